@@ -1,0 +1,33 @@
+# Every target makes the virtual environment it needs; nothing else has to be installed first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench clean
+
+demo: $(STAMP)
+	@$(BIN)/turnlog demo
+
+test: $(STAMP)
+	$(BIN)/pytest -q $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	PYTHONPATH=domain:application:infrastructure $(BIN)/lint-imports
+	$(MAKE) test
+
+bench: $(STAMP)
+	@$(BIN)/python -m benchmarks.core
+
+$(STAMP): pyproject.toml
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing turnlog and what it needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,143 @@
+"""The errors of turnlog. Each is named after the rule that was broken and says what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+
+class TurnlogError(Exception):
+    """The root of all errors that turnlog raises on purpose."""
+
+
+class InvalidPartError(TurnlogError):
+    """A part of a message is malformed."""
+
+
+class InvalidMessageError(TurnlogError):
+    """A message is malformed: an unknown role, or fields of the wrong kind."""
+
+
+class NotJsonError(TurnlogError):
+    """A value cannot be kept as JSON. `path` names the place, as in `metadata.cost[0]`."""
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(
+            f"{path} holds {found}, which JSON cannot say. Convert it first "
+            "(numbers must be finite, keys must be text)."
+        )
+        self.path = path
+        self.found = found
+
+
+class InvalidIdError(TurnlogError):
+    """An id of a session or an event has a form that is not allowed."""
+
+    def __init__(self, kind: str, value: object, rule: str) -> None:
+        super().__init__(f"{kind} {_shown(value)} is not allowed: {rule}.")
+        self.kind = kind
+        self.value = value
+
+
+class InvalidSettingError(TurnlogError):
+    """A strategy, trigger, search or service was built with a value that is not allowed."""
+
+
+class InvalidFilterError(TurnlogError):
+    """A filter was built with values that are not allowed."""
+
+
+class InvalidEventError(TurnlogError):
+    """An event that was to be appended is malformed."""
+
+
+class InvalidBoundaryError(TurnlogError):
+    """A boundary names something that a boundary must not name."""
+
+
+class NaiveTimeError(TurnlogError):
+    """A time without an offset was given, so it is not known which instant is meant."""
+
+    def __init__(self, name: str, value: datetime) -> None:
+        super().__init__(f"{name} {value.isoformat()} has no offset. Give an aware time, as in UTC.")
+        self.value = value
+
+
+class BrokenBoundaryError(TurnlogError):
+    """The newest boundary of a log names events that the log does not hold."""
+
+    def __init__(self, boundary_id: str, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"Boundary {boundary_id!r} names {', '.join(map(repr, missing[:5]))}"
+            f"{' …' if len(missing) > 5 else ''}, which the log does not hold as messages. "
+            "The log is incomplete: read it from its start."
+        )
+        self.boundary_id = boundary_id
+        self.missing = tuple(missing)
+
+
+class SessionNotFoundError(TurnlogError):
+    """The session does not exist, was deleted, or belongs to somebody else."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {_shown(session_id)} was not found. Create it first, or check its id.")
+        self.session_id = session_id
+
+
+class SessionIdUnavailableError(TurnlogError):
+    """A session of this id cannot be created. The reason is not told."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session id {_shown(session_id)} is not available. Choose another id.")
+        self.session_id = session_id
+
+
+class VersionConflictError(TurnlogError):
+    """The session moved on since it was read; nothing was written."""
+
+    def __init__(self, session_id: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"Session {_shown(session_id)} is at version {actual}, not at the expected version {expected}. "
+            "Nothing was written: read the session again and repeat the command."
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class UnknownEventError(TurnlogError):
+    """The session holds no such event."""
+
+    def __init__(self, session_id: str, event_id: str) -> None:
+        super().__init__(f"Session {_shown(session_id)} holds no event {_shown(event_id)}. Check the id.")
+        self.session_id = session_id
+        self.event_id = event_id
+
+
+class UnknownVersionError(TurnlogError):
+    """The session has not reached this version, or had not begun at this time."""
+
+    def __init__(self, session_id: str, asked: object, newest: int) -> None:
+        super().__init__(
+            f"Session {_shown(session_id)} has no version {asked}. Its versions are 0 to {newest}."
+        )
+        self.session_id = session_id
+        self.newest = newest
+
+
+class CallNotAwaitedError(TurnlogError):
+    """The named tool call does not await a result."""
+
+    def __init__(self, event_id: str, call_id: str) -> None:
+        super().__init__(
+            f"Call {call_id!r} of event {event_id!r} does not await a result: it was answered, "
+            "abandoned, or never marked as awaiting."
+        )
+        self.event_id = event_id
+        self.call_id = call_id
+
+
+def _shown(value: object) -> str:
+    """The value quoted, valid as UTF-8 and short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,72 @@
+"""JSON as the log keeps it: strict, compact, and lossless for any text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TypeAlias, cast
+
+from turnlog.domain.errors import NotJsonError
+
+JsonValue: TypeAlias = "str | int | float | bool | None | list[JsonValue] | dict[str, JsonValue]"
+
+_MAX_DEPTH = 200
+"""Deeper nesting is refused, because readers of JSON give up on it at depths of their own."""
+
+
+def to_json_text(value: object, path: str = "value") -> str:
+    """The value as compact JSON that can always be stored as UTF-8.
+
+    A text that holds a lone surrogate has no UTF-8 form; then the whole is escaped to ASCII, so that it
+    comes back as it was. Raises `NotJsonError` that names the place of what JSON cannot hold.
+    """
+    try:
+        text = _encode(value)
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        check_json(value, path)
+        raise
+    return text
+
+
+def checked_json_text(value: object, path: str = "value") -> str:
+    """`to_json_text` for what comes from a caller: checked before it is encoded.
+
+    `json` itself turns number keys into text and tuples into lists without a word; here only what comes
+    back as it was is let through.
+    """
+    check_json(value, path)
+    return to_json_text(value, path)
+
+
+def from_json_text(text: str) -> JsonValue:
+    """The value that `to_json_text` wrote."""
+    return cast("JsonValue", json.loads(text))
+
+
+def check_json(value: object, path: str = "value", depth: int = 0) -> None:
+    """Raise `NotJsonError` unless the value comes back from JSON as it was."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise NotJsonError(path, f"the number {value}")
+        return
+    if depth >= _MAX_DEPTH:
+        raise NotJsonError(path, f"more than {_MAX_DEPTH} levels of nesting")
+    if isinstance(value, Mapping):
+        for key, item in cast("Mapping[object, object]", value).items():
+            if not isinstance(key, str):
+                raise NotJsonError(path, f"a key of type {type(key).__name__}")
+            check_json(item, f"{path}.{key}", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[object]", value)):
+            check_json(item, f"{path}[{index}]", depth + 1)
+    else:
+        raise NotJsonError(path, f"a value of type {type(value).__name__}")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
