@@ -141,3 +141,15 @@ def _shown(value: object) -> str:
     """The value quoted, valid as UTF-8 and short enough for a message."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+class StorageError(TurnlogError):
+    """The database cannot be used."""
+
+
+class StorageLockedError(StorageError):
+    """The database stayed locked by others for longer than was waited. Nothing was written."""
+
+
+class UnsuitableMapperError(TurnlogError):
+    """The application's mapper does not give back an event as it was, so nothing may be stored with it."""

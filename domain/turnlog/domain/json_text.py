@@ -35,8 +35,8 @@ def to_json_text(value: object, path: str = "value") -> str:
 def checked_json_text(value: object, path: str = "value") -> str:
     """`to_json_text` for what comes from a caller: checked before it is encoded.
 
-    `json` itself turns number keys into text and tuples into lists without a word; here only what comes
-    back as it was is let through.
+    `json` itself turns number keys into text and tuples into lists without a word; here only what comes back
+    as it was is let through.
     """
     check_json(value, path)
     return to_json_text(value, path)
@@ -62,7 +62,7 @@ def check_json(value: object, path: str = "value", depth: int = 0) -> None:
             if not isinstance(key, str):
                 raise NotJsonError(path, f"a key of type {type(key).__name__}")
             check_json(item, f"{path}.{key}", depth + 1)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list):
         for index, item in enumerate(cast("list[object]", value)):
             check_json(item, f"{path}[{index}]", depth + 1)
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from turnlog.domain.errors import BrokenBoundaryError
@@ -18,7 +18,8 @@ class View:
 
     events: tuple[SessionEvent, ...] = ()
     version: int = 0
-    boundary: SessionEvent | None = None
+    named: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """While the summary of the newest boundary is still to come: all that the boundary names, in order."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -57,7 +58,7 @@ def project(log: Iterable[SessionEvent]) -> View:
         raise BrokenBoundaryError(log[at].id, missing)
     named = set(boundary.named)
     later = (e for e in log[at + 1 :] if e.type == EventType.MESSAGE and e.id not in named)
-    return View((*(messages[name] for name in boundary.named), *later), version, log[at])
+    return View((*(messages[name] for name in boundary.named), *later), version)
 
 
 def evolve(view: View, event: SessionEvent) -> View:
@@ -67,28 +68,25 @@ def evolve(view: View, event: SessionEvent) -> View:
     """
     if event.boundary:
         held = {known.id: known for known in view.events}
-        summary = set(event.boundary.summary)
-        missing = [name for name in event.boundary.named if name not in held and name not in summary]
+        ahead = set(event.boundary.summary)
+        missing = [name for name in event.boundary.named if name not in held and name not in ahead]
         if missing:
             raise BrokenBoundaryError(event.id, missing)
         kept = tuple(held[name] for name in event.boundary.named if name in held)
-        return View(kept, event.version, event)
+        return View(
+            kept, event.version, event.boundary.named if len(kept) < len(event.boundary.named) else ()
+        )
     if event.type != EventType.MESSAGE:
-        return View(view.events, event.version, view.boundary)
-    place = _place(view, event)
-    return View((*view.events[:place], event, *view.events[place:]), event.version, view.boundary)
+        return View(view.events, event.version, view.named)
+    if event.id not in view.named:
+        return View((*view.events, event), event.version)
+    in_front = set(view.named[: view.named.index(event.id)])
+    place = sum(known.id in in_front for known in view.events)
+    events = (*view.events[:place], event, *view.events[place:])
+    return View(events, event.version, view.named if len(events) < len(view.named) else ())
 
 
-def _place(view: View, event: SessionEvent) -> int:
-    """Where a new message goes: at the end, or, when the newest boundary names it, where that says."""
-    boundary = view.boundary.boundary if view.boundary else None
-    if boundary is None or event.id not in boundary.summary:
-        return len(view.events)
-    in_front = set(boundary.named[: boundary.named.index(event.id)])
-    return sum(1 for known in view.events if known.id in in_front)
-
-
-def replay(events: Sequence[SessionEvent]) -> View:
+def replay(events: Iterable[SessionEvent]) -> View:
     """The view after these events, one by one."""
     view = View()
     for event in events:

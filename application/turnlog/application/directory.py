@@ -1,0 +1,117 @@
+"""The list of sessions for stores without rows of ours: kept in memory, caught up with the log on each question.
+
+The reader pays: the first question of a process reads the whole notification log, later ones what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from threading import Lock
+from uuid import UUID
+
+from eventsourcing.application import Application
+
+from turnlog.application.ports import SessionRow
+from turnlog.application.storage import storage_errors
+from turnlog.domain.events import (
+    ExpiryMoved,
+    MessageAppended,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+    as_uuid,
+)
+from turnlog.domain.state import SessionState
+
+_PAGE = 1000
+_OUR_TOPICS = "turnlog.domain.events:"
+
+
+@dataclass(frozen=True)
+class _Listed:
+    row: SessionRow
+    namespace: str
+    state: SessionState
+
+
+class CatchUpDirectory:
+    """A directory that reads what is new in the notification log before it answers."""
+
+    def __init__(self, app: Application[UUID]) -> None:
+        self._recorder = app.recorder
+        self._mapper = app.mapper
+        self._lock = Lock()
+        self._position: int | None = None
+        self._listed: dict[UUID, _Listed] = {}
+
+    def newest(self, namespace: str, *, limit: int, before: int | None = None) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first."""
+        rows = [row for row in self._rows(namespace) if before is None or row.position < before]
+        return sorted(rows, key=lambda row: -row.position)[:limit]
+
+    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix."""
+        rows = (row for row in self._rows(namespace) if row.session_id.startswith(prefix))
+        return sorted(rows, key=lambda row: row.session_id)[:limit]
+
+    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+        """Sessions that expired at this time or before it."""
+        rows = [row for row in self._rows(namespace) if row.expires_at is not None and row.expires_at <= at]
+        return sorted(rows, key=lambda row: (row.expires_at, row.position))
+
+    def _rows(self, namespace: str) -> list[SessionRow]:
+        with self._lock:
+            self._catch_up()
+            return [listed.row for listed in self._listed.values() if listed.namespace == namespace]
+
+    def _catch_up(self) -> None:
+        while True:
+            with storage_errors():
+                page = self._recorder.select_notifications(
+                    self._position, _PAGE, inclusive_of_start=self._position is None
+                )
+            for notification in page:
+                if notification.topic.startswith(_OUR_TOPICS):
+                    event = self._mapper.to_domain_event(notification)
+                    if isinstance(event, StreamEvent):
+                        self._apply(event, notification.id)
+                self._position = notification.id
+            if len(page) < _PAGE:
+                return
+
+    def _apply(self, event: StreamEvent, position: int) -> None:
+        aggregate_id = as_uuid(event.originator_id)
+        if isinstance(event, SessionDeleted):
+            self._listed.pop(aggregate_id, None)
+            return
+        if isinstance(event, SessionOpened):
+            state = event.state_after(None)
+            row = SessionRow(
+                session_id=event.session_id,
+                aggregate_id=aggregate_id,
+                position=position,
+                created_at=event.timestamp,
+                modified_at=event.timestamp,
+                expires_at=state.expires_at,
+                version=event.originator_version,
+                messages=0,
+            )
+            self._listed[aggregate_id] = _Listed(row, event.namespace or "", state)
+            return
+        listed = self._listed.get(aggregate_id)
+        if listed is None:
+            return
+        state = listed.state
+        if isinstance(event, (MessageAppended, ExpiryMoved)):
+            # Only the expiry is followed here; what the view holds is left out, it may be long.
+            state = event.evolve(state)._replace(view=(), awaited=())
+        row = replace(
+            listed.row,
+            modified_at=event.timestamp,
+            expires_at=state.expires_at,
+            version=event.originator_version,
+            messages=listed.row.messages + isinstance(event, MessageAppended),
+        )
+        self._listed[aggregate_id] = replace(listed, row=row, state=state)

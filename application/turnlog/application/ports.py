@@ -1,0 +1,63 @@
+"""What the service can use of the store beneath it, where the store has it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from eventsourcing.persistence import Mapper
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    """A session as the directory lists it. Times are UTC; `position` orders sessions by their creation."""
+
+    session_id: str
+    aggregate_id: UUID
+    position: int
+    created_at: datetime
+    modified_at: datetime
+    expires_at: datetime | None
+    version: int
+    messages: int
+
+
+class Directory(Protocol):
+    """The list of sessions, a read model that is exact: it shows what was committed before the question."""
+
+    def newest(self, namespace: str, *, limit: int, before: int | None = None) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first; `before` is the position to go on behind."""
+        ...
+
+    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix, compared exactly, in the order of their ids."""
+        ...
+
+    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+        """Sessions that expired at this time or before it, in the order of expiry."""
+        ...
+
+
+class SessionRowsRecorder(ABC):
+    """A recorder that writes rows about sessions in the transaction of the events themselves.
+
+    The rows are derived from the stored events through the application's mapper, so they are right whoever
+    saves. An unbound recorder refuses events of sessions.
+    """
+
+    @abstractmethod
+    def bind(self, mapper: Mapper[Any]) -> None:
+        """Read stored events through this mapper from now on."""
+
+    @abstractmethod
+    def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
+        """The version of the event with this id, None when the stream holds none."""
+
+    @property
+    @abstractmethod
+    def directory(self) -> Directory:
+        """The directory of the sessions in this store."""

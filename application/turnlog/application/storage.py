@@ -1,0 +1,72 @@
+"""The errors of the store beneath, as errors of turnlog."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from eventsourcing.persistence import (
+    IntegrityError,
+    OperationalError,
+    PersistenceError,
+    ProgrammingError,
+)
+
+from turnlog.domain.errors import StorageError, StorageLockedError
+
+T = TypeVar("T")
+
+_LOCKED_ATTEMPTS = 3
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Raise what a database says as a `StorageError`; what the writer understands stays what it is."""
+    try:
+        yield
+    except (IntegrityError, ProgrammingError):
+        raise
+    except PersistenceError as error:
+        raise storage_error(error) from error
+
+
+def storage_error(error: Exception) -> StorageError:
+    """The error of ours for what a database said."""
+    said = str(error)
+    if is_locked(error):
+        return StorageLockedError(
+            "The database stayed locked by another writer; nothing was written. "
+            "Try again, or raise SQLITE_LOCK_TIMEOUT (seconds)."
+        )
+    if "file is not a database" in said or "malformed" in said:
+        return StorageError(f"This is not a database that can be read ({said}). Name another file.")
+    if "no such table" in said or "no such column" in said or "has no column" in said:
+        return StorageError(f"This database was not made by turnlog ({said}). Name another file.")
+    return StorageError(f"The database refused: {said}")
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether the database was busy with somebody else's write."""
+    said = str(error)
+    return isinstance(error, OperationalError) and ("locked" in said or "busy" in said)
+
+
+def unlocked(action: Callable[[], T]) -> T:
+    """What the action returns, tried again a few times while the database is locked."""
+    for attempt in range(_LOCKED_ATTEMPTS):
+        try:
+            with storage_errors():
+                return action()
+        except StorageLockedError:
+            if attempt == _LOCKED_ATTEMPTS - 1:
+                raise
+            pause(attempt)
+    raise AssertionError("unreachable")
+
+
+def pause(attempt: int) -> None:
+    """Wait a little, longer with each attempt and never the same for two writers."""
+    time.sleep(random.uniform(0.5, 1.0) * min(0.05, 0.001 * 2**attempt))  # noqa: S311 - no secret

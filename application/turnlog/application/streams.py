@@ -1,0 +1,209 @@
+"""Reading the streams of sessions: states from anchors, entries by version, views by ranges."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from threading import Lock
+from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import EventStore
+
+from turnlog.application.storage import storage_errors
+from turnlog.domain.entries import entry_of
+from turnlog.domain.events import EventIdTaken, StreamEvent
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.session import fold
+from turnlog.domain.state import Ranges, SessionState, near_ranges
+from turnlog.domain.view import View
+
+PAGE = 500
+"""Events that are read at once when a whole log is walked through."""
+
+_NEAR = 32
+"""Versions between two ranges that are cheaper to read along than to skip by another query."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Lru(Generic[K, V]):
+    """A small map that forgets what was not used for longest; safe between threads."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._items: OrderedDict[K, V] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: K) -> V | None:
+        """The value, None when it is not held."""
+        with self._lock:
+            if key not in self._items:
+                return None
+            self._items.move_to_end(key)
+            return self._items[key]
+
+    def put(self, key: K, value: V) -> None:
+        """Hold the value."""
+        with self._lock:
+            self._items[key] = value
+            self._items.move_to_end(key)
+            while len(self._items) > self._size:
+                self._items.popitem(last=False)
+
+    def drop(self, key: K) -> None:
+        """Forget the value."""
+        with self._lock:
+            self._items.pop(key, None)
+
+
+def resume(events: EventStore[UUID], aggregate_id: Any, newest: StreamEvent) -> SessionState:
+    """The state behind the newest event: as it carries it, or folded from the anchor that it names."""
+    carried = newest.state_carried()
+    if carried is not None:
+        return carried
+    anchor = newest.anchor or 0
+    tail = cast(
+        "list[StreamEvent]",
+        list(events.get(aggregate_id, gt=anchor - 1, lte=newest.originator_version)),
+    )
+    state = fold(tail[1:], tail[0].state_carried())
+    assert state is not None  # noqa: S101 - the named anchor carries a state
+    return state
+
+
+class SessionStreams:
+    """Reads of one application. States are read afresh; parsed entries of views are remembered."""
+
+    def __init__(self, app: Application[UUID], *, views: int = 128) -> None:
+        self._events = app.events
+        self._id_of: Callable[[UUID], Any] = id_form(app)
+        self._known: Lru[UUID, dict[int, SessionEvent | None]] = Lru(views)
+
+    def event_at(self, aggregate_id: UUID, version: int) -> StreamEvent | None:
+        """The stored event at this version."""
+        return next(iter(self._read(aggregate_id, gt=version - 1, lte=version)), None)
+
+    def state(self, aggregate_id: UUID, version: int | None = None) -> SessionState | None:
+        """The newest state, or the one at this version; None when the stream is empty up to there."""
+        with storage_errors():
+            newest = next(iter(self._read(aggregate_id, lte=version, desc=True, limit=1)), None)
+            if newest is None:
+                return None
+            return resume(self._events, self._id_of(aggregate_id), newest)
+
+    def entry_at(self, aggregate_id: UUID, session_id: str, version: int) -> SessionEvent | None:
+        """The entry at this version, None when there is none or the event is about the session itself."""
+        event = self.event_at(aggregate_id, version)
+        return entry_of(event, session_id) if event else None
+
+    def log(
+        self, aggregate_id: UUID, *, after: int = -1, upto: int | None = None, backwards: bool = False
+    ) -> Iterator[StreamEvent]:
+        """The stored events behind `after`, page by page."""
+        low, high = after, upto
+        while True:
+            page = self._read(aggregate_id, gt=low, lte=high, desc=backwards, limit=PAGE)
+            yield from page
+            if len(page) < PAGE:
+                return
+            if backwards:
+                high = page[-1].originator_version - 1
+            else:
+                low = page[-1].originator_version
+
+    def entries(
+        self, aggregate_id: UUID, session_id: str, *, after: int = -1, upto: int | None = None
+    ) -> Iterator[SessionEvent]:
+        """The entries behind `after`, in order."""
+        for event in self.log(aggregate_id, after=after, upto=upto):
+            entry = entry_of(event, session_id)
+            if entry is not None:
+                yield entry
+
+    def view(self, aggregate_id: UUID, session_id: str, state: SessionState) -> View:
+        """The view of this state. Its texts are read once and then remembered while they are in the view."""
+        known = self._known.get(aggregate_id) or {}
+        missing = [gap for first, last in state.view for gap in _gaps(known, first, min(last, state.version))]
+        if missing:
+            known = {**known, **self._read_ranges(aggregate_id, session_id, missing)}
+            self._known.put(
+                aggregate_id,
+                {v: known[v] for first, last in state.view for v in range(first, last + 1) if v in known},
+            )
+        found = (
+            known[version]
+            for first, last in state.view
+            for version in range(first, min(last, state.version) + 1)
+        )
+        return View(tuple(event for event in found if event is not None), state.version)
+
+    def version_at(self, aggregate_id: UUID, time: datetime, newest: SessionState) -> int | None:
+        """The version of the last event recorded at or before this time, None when there is none."""
+        if newest.modified_on <= time:
+            return newest.version
+        if time < newest.created_on:
+            return None
+        low, high = 0, newest.version
+        while high - low > 1:
+            middle = (low + high) // 2
+            event = self.event_at(aggregate_id, middle)
+            if event is not None and event.timestamp <= time:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def entry_version(self, entry: UUID) -> int | None:
+        """What a ledger entry that is a stream says."""
+        with storage_errors():
+            for event in self._events.get(self._id_of(entry), limit=1):
+                return event.version if isinstance(event, EventIdTaken) else None
+        return None
+
+    def _read_ranges(
+        self, aggregate_id: UUID, session_id: str, ranges: Ranges | Sequence[tuple[int, int]]
+    ) -> dict[int, SessionEvent | None]:
+        wanted = {version for first, last in ranges for version in range(first, last + 1)}
+        found: dict[int, SessionEvent | None] = {}
+        with storage_errors():
+            for first, last in near_ranges(ranges, _NEAR):
+                stored = self._events.recorder.select_events(
+                    self._id_of(aggregate_id), gt=first - 1, lte=last
+                )
+                for row in stored:
+                    if row.originator_version in wanted:
+                        event = self._events.mapper.to_domain_event(row)
+                        entry = entry_of(cast("StreamEvent", event), session_id)
+                        found[row.originator_version] = entry if entry and entry.message else None
+        return found
+
+    def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
+        with storage_errors():
+            return cast("list[StreamEvent]", list(self._events.get(self._id_of(aggregate_id), **criteria)))
+
+
+def id_form(app: Application[UUID]) -> Callable[[UUID], Any]:
+    """How this application's store takes an aggregate id: as a UUID, or as text."""
+    kind = (app.env.get("ORIGINATOR_ID_TYPE") or "uuid").lower()
+    return str if kind == "text" else _unchanged
+
+
+def _unchanged(aggregate_id: UUID) -> UUID:
+    return aggregate_id
+
+
+def _gaps(known: dict[int, SessionEvent | None], first: int, last: int) -> Iterable[tuple[int, int]]:
+    """The runs of versions within the range that are not known."""
+    start: int | None = None
+    for version in range(first, last + 1):
+        if version not in known:
+            start = version if start is None else start
+        elif start is not None:
+            yield start, version - 1
+            start = None
+    if start is not None:
+        yield start, last

@@ -1,0 +1,153 @@
+"""Writing to sessions: decide, save, and say what became of it when the store refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import IntegrityError, ProgrammingError
+
+from turnlog.application.ledger import Ledger, TrailingLedger
+from turnlog.application.storage import pause, storage_errors, unlocked
+from turnlog.application.streams import Lru, SessionStreams, id_form
+from turnlog.domain.errors import SessionNotFoundError, VersionConflictError
+from turnlog.domain.events import StreamEvent
+from turnlog.domain.session import Session
+from turnlog.domain.state import SessionState
+
+Also: TypeAlias = Sequence[Any] | Callable[[], Sequence[Any]]
+"""Aggregates of a host that are saved in the same transaction, or a function that makes them for each try."""
+
+MAX_ATTEMPTS = 100
+"""Tries of a write that keeps losing its race, before the conflict is reported."""
+
+_STRIPES = 64
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """A session by the id that callers use and the id of its aggregate."""
+
+    session_id: str
+    aggregate_id: UUID
+
+
+class Writer:
+    """Saves what a decision records. Lost races are decided again, unless host objects were given."""
+
+    def __init__(self, app: Application[UUID], streams: SessionStreams, ledger: Ledger) -> None:
+        self._app = app
+        self._streams = streams
+        self.ledger = ledger
+        self._states: Lru[UUID, SessionState] = Lru(1024)
+        self._turnstiles = tuple(RLock() for _ in range(_STRIPES))
+        self._id_of = id_form(app)
+
+    def write(
+        self,
+        key: SessionKey,
+        decide: Callable[[Session], None],
+        *,
+        also: Also = (),
+        on_conflict: Callable[[], bool] | None = None,
+        at_version: int | None = None,
+    ) -> Session:
+        """Let `decide` record on the session as it is, and save that.
+
+        `on_conflict` is asked after a refused save whether it found the reason; then deciding again is no lost
+        race. `at_version` is the version that the caller expects: a remembered state of another is not used.
+        Raises `SessionNotFoundError`, `VersionConflictError`.
+        """
+        optimistic = callable(also) or not also
+        pending: tuple[StreamEvent, ...] = ()
+        with self._turn_of(key.aggregate_id):
+            for attempt in range(MAX_ATTEMPTS):
+                if not self.ledger.atomic:
+                    self.ledger.settle(key.aggregate_id)
+                session = self._load(key, fresh=attempt > 0 or not optimistic, version=at_version)
+                decide(session)
+                pending = tuple(session.pending_events)
+                if not pending:
+                    return session
+                if self._save(session, pending, also() if callable(also) else also):
+                    self._states.put(key.aggregate_id, session.state)
+                    return session
+                self._states.drop(key.aggregate_id)
+                found = on_conflict is not None and on_conflict()
+                if not optimistic:
+                    break
+                if not found:
+                    pause(min(attempt, 6))
+        newest = self._streams.state(key.aggregate_id)
+        actual = newest.version if newest else -1
+        raise VersionConflictError(key.session_id, pending[0].originator_version - 1, actual)
+
+    def open(self, session: Session, also: Also = ()) -> bool:
+        """Save a new session; False when its id is taken."""
+        pending = tuple(session.pending_events)
+        saved = self._save(session, pending, also() if callable(also) else also)
+        if saved:
+            self._states.put(session.id, session.state)
+        return saved
+
+    def current(self, key: SessionKey) -> SessionState:
+        """The newest state, read from the store."""
+        state = self._streams.state(key.aggregate_id)
+        if state is None or state.is_deleted:
+            raise SessionNotFoundError(key.session_id)
+        self._states.put(key.aggregate_id, state)
+        return state
+
+    def _load(self, key: SessionKey, *, fresh: bool, version: int | None) -> Session:
+        state = None if fresh else self._states.get(key.aggregate_id)
+        if state is None or state.is_deleted or version not in (None, state.version):
+            state = self.current(key)
+        return Session.of_state(key.aggregate_id, state)
+
+    def _save(self, session: Session, pending: Sequence[StreamEvent], also: Sequence[Any]) -> bool:
+        """Save; True when it is stored, by this call or by an earlier try whose answer was lost."""
+        entries = self.ledger.entries_for(pending)
+        if self._id_of is str:
+            for event in (*pending, *entries):
+                vars(event)["originator_id"] = str(event.originator_id)
+
+        def save() -> None:
+            session.pending_events[:] = pending
+            self._app.save(session, *entries, *also)
+
+        try:
+            if also:  # a failed save empties the pending events of the host's aggregates: there is no second
+                with storage_errors():
+                    save()
+            else:
+                unlocked(save)
+        except IntegrityError:
+            session.pending_events.clear()
+            stored = self._streams.event_at(session.id, pending[0].originator_version)
+            return stored is not None and stored.chain == pending[0].chain
+        except ProgrammingError:
+            if not entries:
+                raise
+            # This module saves one stream at a time: from now on entries follow in a save of their own.
+            self.ledger = TrailingLedger(self._app, self._streams)
+            return False
+        return True
+
+    @contextmanager
+    def _turn_of(self, aggregate_id: UUID) -> Iterator[None]:
+        """Writers of one session in this process go one by one, which spares them conflicts.
+
+        It is a courtesy, never needed for correctness: who waits for too long goes on all the same.
+        """
+        turnstile = self._turnstiles[aggregate_id.int % _STRIPES]
+        entered = turnstile.acquire(timeout=1.0)
+        try:
+            yield
+        finally:
+            if entered:
+                turnstile.release()

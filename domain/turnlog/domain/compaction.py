@@ -1,0 +1,163 @@
+"""One compaction pass: what it is asked, what it answers, and the ports it works through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from turnlog.domain.errors import InvalidBoundaryError, InvalidSettingError
+from turnlog.domain.log import SessionEvent, superseded_system
+from turnlog.domain.messages import Message
+from turnlog.domain.turns import call_pairs, open_awaited
+from turnlog.domain.view import View
+
+
+class CompactionReason(StrEnum):
+    """Why a pass did what it did."""
+
+    COMPACTED = "compacted"
+    TRIGGER_DID_NOT_FIRE = "trigger did not fire"
+    NOTHING_TO_COVER = "nothing to cover"
+    AWAITED_CALL = "an awaited call keeps everything in the view"
+    SUMMARIZER_DECLINED = "summarizer declined"
+    SUMMARY_BLANK = "summary was blank"
+    SUMMARY_TRUNCATED = "summary was cut at its length limit"
+    RACE_LOST = "lost the race against another writer"
+
+
+@dataclass(frozen=True)
+class CompactionRequest:
+    """What triggers and strategies look at: the view, and what its events cost.
+
+    `awaited` are the ids of events with a call that awaits its result; by default they are found in the view.
+    """
+
+    view: View
+    tokens: Callable[[SessionEvent], int]
+    message_tokens: Callable[[Message], int]
+    session_id: str = ""
+    branch: str | None = None
+    awaited: frozenset[str] | None = None
+
+    @property
+    def events(self) -> tuple[SessionEvent, ...]:
+        """The message events of the view, in order."""
+        return self.view.events
+
+    @property
+    def awaited_ids(self) -> frozenset[str]:
+        """The ids of events that hold a call which awaits its result."""
+        return open_awaited(self.events) if self.awaited is None else self.awaited
+
+    def cost(self, events: Iterable[SessionEvent]) -> int:
+        """The tokens of these events."""
+        return sum(map(self.tokens, events))
+
+    def cost_of_view(self) -> int:
+        """The tokens of what is sent: the view without superseded system messages."""
+        superseded = superseded_system(self.events)
+        return self.cost(event for event in self.events if event.id not in superseded)
+
+
+@dataclass(frozen=True)
+class CompactionResult:
+    """What a pass did, or why it did nothing. Events are in view order, tokens are estimates.
+
+    A strategy returns it with the messages of the new summary; recorded by the service it holds `version`,
+    the version of the session afterwards, and `boundary`, the COMPACTION event.
+    """
+
+    reason: CompactionReason
+    covered_events: tuple[SessionEvent, ...] = ()
+    pinned_events: tuple[SessionEvent, ...] = ()
+    preserved_events: tuple[SessionEvent, ...] = ()
+    summary: tuple[Message, ...] = ()
+    tokens_estimated_saved: int = 0
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    version: int | None = None
+    boundary: SessionEvent | None = None
+    summary_events: tuple[SessionEvent, ...] = ()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing left the view and nothing was written."""
+        return self.reason is not CompactionReason.COMPACTED
+
+    def check_turn_safe(self, events: Sequence[SessionEvent]) -> None:
+        """`InvalidBoundaryError` when the pass would part a call of these events from its result."""
+        left = {event.id for event in self.covered_events}
+        for call, result in call_pairs(events):
+            if (events[call].id in left) != (events[result].id in left):
+                raise InvalidBoundaryError(
+                    f"The pass would part the call in {events[call].id!r} from its result in "
+                    f"{events[result].id!r}: a strategy keeps or covers both."
+                )
+
+
+@dataclass(frozen=True)
+class SummaryRequest:
+    """What a summarizer is given; stored system messages are in none of the three.
+
+    `prior_summary` are the messages of the summary that the new one replaces, `covered` the turns that leave
+    the view, `preserved` what stays behind the summary.
+    """
+
+    prior_summary: tuple[SessionEvent, ...]
+    covered: tuple[SessionEvent, ...]
+    preserved: tuple[SessionEvent, ...]
+    tokens: Callable[[SessionEvent], int]
+    session_id: str = ""
+    branch: str | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The messages that stand for what was covered; none of them when the summarizer declines."""
+
+    messages: tuple[Message, ...] = ()
+    declined: CompactionReason = field(default=CompactionReason.SUMMARIZER_DECLINED)
+
+
+class CompactionSummarizer(Protocol):
+    """Writes the summary of what leaves the view. It is called while no lock and no transaction is held.
+
+    Returns its messages, usually a user message and an assistant message; nothing when it declines. What it
+    raises reaches the caller of `compact`, and nothing is written.
+    """
+
+    def summarize(self, request: SummaryRequest) -> Summary | Sequence[Message]:
+        """The summary of the covered turns and the prior summary."""
+        ...
+
+
+class CompactionStrategy(Protocol):
+    """Decides what leaves the view. It changes nothing itself."""
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """What would be covered, pinned and preserved, and the summary in between."""
+        ...
+
+
+class CompactionTrigger(Protocol):
+    """Says whether it is time to compact. A plain function is one; it should be cheap."""
+
+    def __call__(self, request: CompactionRequest, /) -> bool:
+        """Whether to compact now."""
+        ...
+
+
+def require_positive(what: str, value: int) -> int:
+    """The value itself, or `InvalidSettingError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidSettingError(f"{what} must be a positive whole number, not {value!r}.")
+    return value
+
+
+def name_of(rule: object) -> str:
+    """How a boundary reports a trigger or a strategy: as it shows itself, or by the name of the function."""
+    name = getattr(rule, "__name__", None)
+    text = name if isinstance(name, str) else str(rule)
+    return text.encode("utf-8", "backslashreplace").decode()[:200]

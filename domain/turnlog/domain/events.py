@@ -1,0 +1,310 @@
+"""The domain events of a session, as they are stored.
+
+They are the storage format: a TOPIC never changes, fields are only ever added and are None by default,
+events are never upcast, and what is None is not stored. Fields are text, integers or lists of text, which any
+mapper and transcoder of a host can keep; a message or a payload is one JSON text, `content`. What state,
+turns and cuts need are fields of their own, so that removing a content breaks no projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, cast
+from uuid import UUID
+
+from eventsourcing.domain import (
+    CanMutateAggregate,
+    DomainEvent,
+    OriginatorIDError,
+    OriginatorVersionError,
+)
+from eventsourcing.utils import resolve_topic
+
+from turnlog.domain.chain import GENESIS, chain_value, commitment
+from turnlog.domain.messages import Role
+from turnlog.domain.state import AwaitedCall, SessionState
+
+SESSION_TOPIC = "turnlog.domain.session:Session"
+
+
+class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
+    """An event in the stream of a session: linked into the chain, and carrying or naming an anchor."""
+
+    TOPIC: ClassVar[str]
+    IS_ENTRY: ClassVar[bool] = False
+    """Whether readers see it as an entry of the log, with an id of its own."""
+
+    _: KW_ONLY
+    chain: str = ""
+    state: str | None = None
+    anchor: int | None = None
+    context: str | None = None
+
+    def __post_init__(self) -> None:
+        attributes = vars(self)
+        for name in [name for name, value in attributes.items() if value is None]:
+            del attributes[name]
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """What this event changes in the state, its version, time and chain value aside."""
+        return state
+
+    def state_after(self, state: SessionState | None) -> SessionState:
+        """The state behind this event; refuses an event that is not the next one of its stream."""
+        if state is None or self.originator_version != state.version + 1:
+            raise OriginatorVersionError(self.originator_version, state.version + 1 if state else 0)
+        return self._stamped(self.evolve(state))
+
+    def state_carried(self) -> SessionState | None:
+        """The state behind this event as it carries it, None when it names an anchor instead."""
+        if self.state is None:
+            return None
+        carried = SessionState.from_text(
+            self.state, version=self.originator_version, modified_on=self.timestamp, head=self.chain
+        )
+        return carried._replace(is_deleted=isinstance(self, SessionDeleted))
+
+    def mutate(self, aggregate: Any) -> Any:
+        """Move the aggregate on by this event, in one assignment; the opening event makes it."""
+        if aggregate is None:
+            return resolve_topic(SESSION_TOPIC).of_state(self.originator_id, self.state_after(None))
+        if as_uuid(self.originator_id) != aggregate.id:
+            raise OriginatorIDError(self.originator_id, aggregate.id)
+        aggregate.state = self.state_after(aggregate.state)
+        return aggregate
+
+    def content_fields(self) -> tuple[str | None, str | None, str | None]:
+        """Content, salt and stored commitment, where the event has them."""
+        attributes = vars(self)
+        return attributes.get("content"), attributes.get("salt"), attributes.get("commitment")
+
+    def linked_to(self, previous: str) -> str:
+        """The chain value that this event must have behind `previous`."""
+        content, salt, committed = self.content_fields()
+        if content is not None and salt is not None:
+            committed = commitment(salt, content)
+        return chain_value(
+            previous,
+            as_uuid(self.originator_id).hex,
+            self.originator_version,
+            type(self).TOPIC,
+            self.timestamp,
+            vars(self),
+            committed or "",
+        )
+
+    def _stamped(self, state: SessionState) -> SessionState:
+        return state._replace(
+            version=self.originator_version,
+            modified_on=self.timestamp,
+            head=self.chain,
+            anchor=state.anchor if self.state is None else self.originator_version,
+        )
+
+
+class ContentEvent(StreamEvent):
+    """An event with content that can be removed: then its commitment is stored in the content's place."""
+
+    _: KW_ONLY
+    content: str | None = None
+    salt: str | None = None
+    commitment: str | None = None
+
+
+class SessionOpened(ContentEvent):
+    """The session began. `content` is its metadata; `expires_at` is ISO text, `idle` microseconds."""
+
+    TOPIC = "turnlog.domain.events:SessionOpened"
+
+    _: KW_ONLY
+    session_id: str
+    namespace: str | None = None
+    expires_at: str | None = None
+    idle: int | None = None
+
+    def state_after(self, state: SessionState | None) -> SessionState:
+        """The state that begins here."""
+        if state is not None:
+            raise OriginatorVersionError(self.originator_version, state.version + 1)
+        opened = SessionState(
+            version=self.originator_version,
+            created_on=self.timestamp,
+            modified_on=self.timestamp,
+            head=GENESIS,
+            expires_at=datetime.fromisoformat(self.expires_at) if self.expires_at else None,
+            idle=None if self.idle is None else timedelta(microseconds=self.idle),
+            metadata_version=0 if self.content is not None else None,
+        )
+        return self._stamped(opened)
+
+
+class MessageAppended(ContentEvent):
+    """A message was said. `content` is the message without its role.
+
+    `opens` are ids of its calls that await a result, `closes` (`version:id`) awaited calls that it answers,
+    `hides` awaited calls whose id it uses for a call of its own.
+    """
+
+    TOPIC = "turnlog.domain.events:MessageAppended"
+    IS_ENTRY = True
+
+    _: KW_ONLY
+    event_id: str
+    role: str
+    branch: str | None = None
+    synthetic: int | None = None
+    occurred_at: str | None = None
+    opens: list[str] | None = None
+    closes: list[str] | None = None
+    hides: list[str] | None = None
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The message joins the view; user and assistant messages move an idle expiry."""
+        state = state.with_message(self.originator_version)
+        if self.opens or self.closes or self.hides:
+            state = state._replace(awaited=self._awaited(state.awaited))
+        if state.idle is not None and self.moves_idle_expiry:
+            state = state._replace(expires_at=self.timestamp + state.idle)
+        return state
+
+    @property
+    def moves_idle_expiry(self) -> bool:
+        """Whether the user or the assistant said it, so that the time of an idle session begins anew."""
+        return not self.synthetic and self.role in (Role.USER, Role.ASSISTANT)
+
+    def _awaited(self, awaited: tuple[AwaitedCall, ...]) -> tuple[AwaitedCall, ...]:
+        closed, hidden = set(self.closes or ()), set(self.hides or ())
+        left: list[AwaitedCall] = []
+        for call in awaited:
+            key = call_key(call)
+            if key in closed and not call.hidden_by:
+                continue
+            change = (key in hidden) - (key in closed)
+            left.append(call._replace(hidden_by=call.hidden_by + change) if change else call)
+        left += (AwaitedCall(self.originator_version, call_id, self.branch) for call_id in self.opens or ())
+        return tuple(left)
+
+
+class EventAppended(ContentEvent):
+    """An event of the application's own, or one of ours outside the view. `content` is its payload."""
+
+    TOPIC = "turnlog.domain.events:EventAppended"
+    IS_ENTRY = True
+
+    _: KW_ONLY
+    event_id: str
+    type: str
+    branch: str | None = None
+    occurred_at: str | None = None
+
+
+class Compacted(StreamEvent):
+    """The COMPACTION boundary: the ids that make up the view from then on. Its anchor has their versions."""
+
+    TOPIC = "turnlog.domain.events:Compacted"
+    IS_ENTRY = True
+
+    _: KW_ONLY
+    event_id: str
+    pinned: list[str] | None = None
+    summary: list[str] | None = None
+    preserved: list[str] | None = None
+    branch: str | None = None
+    covered_count: int = 0
+    tokens_saved: int = 0
+    strategy: str | None = None
+    trigger: str | None = None
+    occurred_at: str | None = None
+
+    def state_after(self, state: SessionState | None) -> SessionState:
+        """The state with the view that the boundary names."""
+        after = super().state_after(state)
+        carried = self.state_carried()
+        return after._replace(view=carried.view, sealed=carried.sealed) if carried else after
+
+
+class CallAbandoned(StreamEvent):
+    """An awaited call will get no result: it no longer keeps its turn in the view."""
+
+    TOPIC = "turnlog.domain.events:CallAbandoned"
+
+    _: KW_ONLY
+    call_version: int
+    call_id: str
+    event_id: str
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The call is awaited no longer."""
+        left = tuple(
+            call
+            for call in state.awaited
+            if (call.version, call.call_id) != (self.call_version, self.call_id)
+        )
+        return state._replace(awaited=left)
+
+
+class MetadataUpdated(ContentEvent):
+    """The session has other metadata, all of it in `content`."""
+
+    TOPIC = "turnlog.domain.events:MetadataUpdated"
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The newest metadata are here."""
+        return state._replace(metadata_version=self.originator_version)
+
+
+class ExpiryMoved(StreamEvent):
+    """The session expires at another time (ISO text), or never."""
+
+    TOPIC = "turnlog.domain.events:ExpiryMoved"
+
+    _: KW_ONLY
+    expires_at: str | None = None
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The expiry as it was set."""
+        return state._replace(expires_at=datetime.fromisoformat(self.expires_at) if self.expires_at else None)
+
+
+class SessionDeleted(StreamEvent):
+    """The session is gone for every reader, and its id is not used again."""
+
+    TOPIC = "turnlog.domain.events:SessionDeleted"
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """Nothing is left to be shown."""
+        return state._replace(view=(), sealed=False, awaited=(), is_deleted=True)
+
+
+class EventIdTaken(DomainEvent, CanMutateAggregate[UUID]):
+    """The ledger entry of one event id in a store without rows of ours: an aggregate of this one event."""
+
+    TOPIC = "turnlog.domain.events:EventIdTaken"
+
+    _: KW_ONLY
+    version: int
+    """The version of the event that has the id."""
+
+
+STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
+    SessionOpened,
+    MessageAppended,
+    EventAppended,
+    Compacted,
+    CallAbandoned,
+    MetadataUpdated,
+    ExpiryMoved,
+    SessionDeleted,
+)
+"""Every class that a stream of a session can hold."""
+
+
+def as_uuid(originator_id: object) -> UUID:
+    """The aggregate's id, whichever id type the store has."""
+    return originator_id if isinstance(originator_id, UUID) else UUID(cast("str", originator_id))
+
+
+def call_key(call: AwaitedCall) -> str:
+    """How `closes` and `hides` name an awaited call."""
+    return f"{call.version}:{call.call_id}"

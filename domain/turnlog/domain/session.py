@@ -1,0 +1,374 @@
+"""The aggregate: a conversation as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from eventsourcing.domain import BaseAggregate
+
+from turnlog.domain.chain import new_salt
+from turnlog.domain.compaction import CompactionResult, name_of
+from turnlog.domain.errors import (
+    CallNotAwaitedError,
+    InvalidBoundaryError,
+    InvalidSettingError,
+    NaiveTimeError,
+)
+from turnlog.domain.events import (
+    SESSION_TOPIC,
+    CallAbandoned,
+    Compacted,
+    EventAppended,
+    ExpiryMoved,
+    MessageAppended,
+    MetadataUpdated,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+    call_key,
+)
+from turnlog.domain.ids import aggregate_id, check_id
+from turnlog.domain.json_text import checked_json_text, to_json_text
+from turnlog.domain.log import EventType, NewEvent
+from turnlog.domain.messages import Message, Role
+from turnlog.domain.state import AwaitedCall, Ranges, SessionState, covers, ranges_of
+
+
+class Session(BaseAggregate[UUID]):
+    """One continuous conversation. It records events and holds no text; `state` is all that changes.
+
+    Its decisions take time and ids as arguments. Recorded times never go backwards: an event gets the later
+    of `now` and the time of the event before it.
+    """
+
+    TOPIC = SESSION_TOPIC
+    INITIAL_VERSION = 0
+
+    # --- making one
+
+    @classmethod
+    def of_state(cls, id: UUID, state: SessionState) -> Self:  # noqa: A002 - the framework's name
+        """The session as it is in this state, without anything to be saved."""
+        session = cls.__new__(cls)
+        session._id = id
+        session.state = state
+        session._pending_events = []
+        return session
+
+    @classmethod
+    def open(
+        cls,
+        session_id: str,
+        *,
+        now: datetime,
+        namespace: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        idle: timedelta | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A new session. With `idle` its expiry is measured from the last user or assistant message."""
+        check_id("Session id", session_id)
+        if idle is not None and idle <= timedelta(0):
+            raise InvalidSettingError(f"`idle` must be positive, it is {idle}.")
+        content = checked_json_text(dict(metadata), "metadata") if metadata else None
+        if idle is not None:
+            expires_at = now + idle
+        opened = SessionOpened(
+            originator_id=aggregate_id(session_id, namespace),
+            originator_version=cls.INITIAL_VERSION,
+            timestamp=now.astimezone(UTC),
+            session_id=session_id,
+            namespace=namespace or None,
+            expires_at=_utc_text("expires_at", expires_at),
+            idle=None if idle is None else idle // timedelta(microseconds=1),
+            content=content,
+            salt=new_salt() if content is not None else None,
+            context=_context_text(context),
+        )
+        state = opened.state_after(None)
+        vars(opened)["state"] = state.to_text()
+        vars(opened)["chain"] = opened.linked_to(state.head)
+        session = cls.of_state(opened.originator_id, opened.state_after(None))
+        session.pending_events.append(opened)
+        return session
+
+    # --- state
+
+    if TYPE_CHECKING:  # a real annotation would make the framework treat the class as a dataclass
+        state: SessionState
+
+    @property
+    def version(self) -> int:
+        """The version of the newest event; the opening event has version 0."""
+        return self.state.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        raise AttributeError(f"The version moves with an event, not to {version} by itself.")
+
+    @property
+    def created_on(self) -> datetime:
+        """When the session was opened."""
+        return self.state.created_on
+
+    @property
+    def modified_on(self) -> datetime:
+        """When its newest event was recorded."""
+        return self.state.modified_on
+
+    @modified_on.setter
+    def modified_on(self, modified_on: datetime) -> None:
+        raise AttributeError(f"The time moves with an event, not to {modified_on} by itself.")
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the session was deleted."""
+        return self.state.is_deleted
+
+    def is_expired(self, at: datetime) -> bool:
+        """Whether the session expired at this time or before it."""
+        return self.state.expires_at is not None and self.state.expires_at <= at
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy that shares the state, which never changes in place."""
+        copy = type(self).of_state(self.id, self.state)
+        copy.pending_events.extend(self.pending_events)
+        return copy
+
+    # --- decisions
+
+    def append(
+        self, new: NewEvent, *, event_id: str, now: datetime, context: Mapping[str, str] | None = None
+    ) -> StreamEvent:
+        """Record a message, or an event of the application's own. Whether the id is taken the ledger says."""
+        if new.message is not None:
+            return self._append_message(new, new.message, event_id, now, context)
+        return self._record(
+            EventAppended,
+            now,
+            context,
+            event_id=event_id,
+            type=str(EventType.of(new.type)),
+            branch=new.branch,
+            occurred_at=_utc_text("occurred_at", new.occurred_at),
+            content=checked_json_text(dict(new.payload or {}), "payload"),
+            salt=new_salt(),
+        )
+
+    def compact(
+        self,
+        result: CompactionResult,
+        *,
+        boundary_id: str,
+        summary: Sequence[tuple[str, NewEvent]],
+        now: datetime,
+        branch: str | None = None,
+        strategy: object = None,
+        trigger: object = None,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> list[StreamEvent]:
+        """Record the boundary of a pass and, right behind it, the messages of its summary.
+
+        Every message of the view as it is now must be named in `result`: as covered, pinned or preserved.
+        """
+        ranges, sealed = self._view_after(result, len(summary))
+        boundary = self._record(
+            Compacted,
+            now,
+            context,
+            view=(ranges, sealed),
+            event_id=boundary_id,
+            pinned=[event.id for event in result.pinned_events] or None,
+            summary=[event_id for event_id, _ in summary] or None,
+            preserved=[event.id for event in result.preserved_events] or None,
+            branch=branch,
+            covered_count=len(result.covered_events),
+            tokens_saved=result.tokens_estimated_saved,
+            strategy=None if strategy is None else name_of(strategy),
+            trigger=None if trigger is None else name_of(trigger),
+            occurred_at=_utc_text("occurred_at", occurred_at),
+        )
+        appended = [
+            self.append(new, event_id=event_id, now=now, context=context) for event_id, new in summary
+        ]
+        return [boundary, *appended]
+
+    def abandon(
+        self,
+        *,
+        version: int,
+        event_id: str,
+        call_id: str,
+        now: datetime,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent:
+        """Record that the awaited call of the message at this version will get no result."""
+        key = _storable(call_id)
+        if not any((call.version, call.call_id) == (version, key) for call in self.state.awaited):
+            raise CallNotAwaitedError(event_id, call_id)
+        return self._record(CallAbandoned, now, context, call_version=version, call_id=key, event_id=event_id)
+
+    def update_metadata(
+        self, metadata: Mapping[str, Any], *, now: datetime, context: Mapping[str, str] | None = None
+    ) -> StreamEvent:
+        """Record other metadata, which replace the former ones as a whole."""
+        content = checked_json_text(dict(metadata), "metadata")
+        return self._record(MetadataUpdated, now, context, content=content, salt=new_salt())
+
+    def extend(
+        self, expires_at: datetime | None, *, now: datetime, context: Mapping[str, str] | None = None
+    ) -> StreamEvent | None:
+        """Record another expiry, None for never; nothing when it is the expiry already."""
+        if expires_at == self.state.expires_at:
+            return None
+        return self._record(ExpiryMoved, now, context, expires_at=_utc_text("expires_at", expires_at))
+
+    def delete(self, *, now: datetime, context: Mapping[str, str] | None = None) -> StreamEvent | None:
+        """Record the end of the session; nothing when it was deleted already."""
+        return None if self.is_deleted else self._record(SessionDeleted, now, context)
+
+    # --- how a decision becomes an event
+
+    def _append_message(
+        self,
+        new: NewEvent,
+        message: Message,
+        event_id: str,
+        now: datetime,
+        context: Mapping[str, str] | None,
+    ) -> StreamEvent:
+        closes, hides = self._calls_met(message, new.branch)
+        opens = [_storable(call.id or "") for call in message.tool_calls if call.awaiting]
+        return self._record(
+            MessageAppended,
+            now,
+            context,
+            event_id=event_id,
+            role=message.role.value,
+            branch=new.branch,
+            synthetic=1 if new.synthetic else None,
+            occurred_at=_utc_text("occurred_at", new.occurred_at),
+            opens=opens or None,
+            closes=closes or None,
+            hides=hides or None,
+            content=message_content(message),
+            salt=new_salt(),
+        )
+
+    def _calls_met(self, message: Message, branch: str | None) -> tuple[list[str], list[str]]:
+        """The awaited calls that the message answers, and those whose id it uses for calls of its own."""
+        if not self.state.awaited:
+            return [], []
+        closes: list[str] = []
+        hides: list[str] = []
+        if message.role is Role.TOOL:
+            for response in message.tool_responses:
+                if not response.provisional:
+                    call = self._newest_awaited(response.id, branch, besides=closes)
+                    closes += [call_key(call)] if call else []
+        for asked in message.tool_calls:
+            call = self._newest_awaited(asked.id, branch)
+            if call and not asked.awaiting and call_key(call) not in hides:
+                hides.append(call_key(call))
+        return closes, hides
+
+    def _newest_awaited(
+        self, call_id: str | None, branch: str | None, besides: Sequence[str] = ()
+    ) -> AwaitedCall | None:
+        key = _storable(call_id or "")
+        for call in reversed(self.state.awaited):
+            if call.call_id == key and call.branch == branch and call_key(call) not in besides:
+                return call
+        return None
+
+    def _view_after(self, result: CompactionResult, summary_count: int) -> tuple[Ranges, bool]:
+        """The ranges that the boundary at the next version names, and whether the last one is closed."""
+        view, boundary = self.state.view, self.version + 1
+        kept = [event.version for event in (*result.pinned_events, *result.preserved_events)]
+        left = [event.version for event in result.covered_events]
+        messages = sorted((*kept, *left))
+        if len(set(messages)) < len(messages):
+            raise InvalidBoundaryError("A pass names each message once: as covered, pinned or preserved.")
+        if not all(covers(view, version) for version in messages):
+            raise InvalidBoundaryError("A pass can only name messages of the current view.")
+        if any(call.version in left for call in self.state.awaited):
+            raise InvalidBoundaryError("A call that awaits its result keeps its message in the view.")
+        summary = range(boundary + 1, boundary + 1 + summary_count)
+        order = [event.version for event in result.pinned_events]
+        order += summary
+        order += (event.version for event in result.preserved_events)
+        ranges = ranges_of(order, messages, view)
+        newest = summary[-1] if summary else max(messages, default=-1)
+        before = self.state.sealed and not summary
+        return ranges, bool(ranges) and (before or ranges[-1][1] != newest)
+
+    def _record(
+        self,
+        event_class: type[StreamEvent],
+        now: datetime,
+        context: Mapping[str, str] | None,
+        *,
+        view: tuple[Ranges, bool] | None = None,
+        **values: Any,
+    ) -> StreamEvent:
+        """The event of this class as the next of the stream: stamped, anchored, linked, and pending."""
+        before = self.state
+        event = event_class(
+            originator_id=self.id,
+            originator_version=before.version + 1,
+            timestamp=max(now.astimezone(UTC), before.modified_on),
+            context=_context_text(context),
+            **values,
+        )
+        after = event.evolve(before)._replace(version=event.originator_version)
+        if view is not None:
+            after = after._replace(view=view[0], sealed=view[1])
+        if after.must_carry or view is not None:
+            vars(event)["state"] = after.to_text()
+        else:
+            vars(event)["anchor"] = before.anchor
+        vars(event)["chain"] = event.linked_to(before.head)
+        event.mutate(self)
+        self.pending_events.append(event)
+        return event
+
+
+def message_content(message: Message) -> str:
+    """The message as its event keeps it: all but the role, as JSON text."""
+    data = message.to_dict()
+    del data["role"]
+    return checked_json_text(data, "message")
+
+
+def _context_text(context: Mapping[str, str] | None) -> str | None:
+    if not context:
+        return None
+    for name, value in context.items():
+        if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"`context` maps text to text; {name!r} does not.")
+    return to_json_text(dict(sorted(context.items())), "context")
+
+
+def _utc_text(name: str, time: datetime | None) -> str | None:
+    if time is None:
+        return None
+    if time.tzinfo is None:
+        raise NaiveTimeError(name, time)
+    return time.astimezone(UTC).isoformat()
+
+
+def _storable(call_id: str) -> str:
+    """The id of a call in a form that has a UTF-8 encoding, whatever a provider sent."""
+    return call_id.encode("utf-8", "backslashreplace").decode()
+
+
+def fold(events: Iterable[StreamEvent], state: SessionState | None = None) -> SessionState | None:
+    """The state after these events of one stream."""
+    for event in events:
+        state = event.state_after(state)
+    return state

@@ -1,0 +1,158 @@
+"""What the decisions of a session need to know of its past. It holds no text of the conversation.
+
+The view is kept as ranges of versions in view order, `3-17,25-40`. A range may span a few versions that are
+no messages, never a covered one. An event carries the state that holds behind it (an *anchor*), so that
+loading a session is one read.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""First and last version of each range, both inclusive, in view order."""
+
+MAX_GAP = 16
+"""Versions without a message that a range may span between two messages."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class AwaitedCall(NamedTuple):
+    """A call that awaits its result. `hidden_by` later calls of the same id are answered first."""
+
+    version: int
+    call_id: str
+    branch: str | None
+    hidden_by: int = 0
+
+
+class SessionState(NamedTuple):
+    """One value that is replaced as a whole, so that a reader of another thread never sees half a change."""
+
+    version: int
+    created_on: datetime
+    modified_on: datetime
+    head: str
+    view: Ranges = ()
+    sealed: bool = False
+    awaited: tuple[AwaitedCall, ...] = ()
+    expires_at: datetime | None = None
+    idle: timedelta | None = None
+    metadata_version: int | None = None
+    anchor: int = 0
+    is_deleted: bool = False
+
+    @property
+    def must_carry(self) -> bool:
+        """Whether the event at this version has to carry the state instead of naming its anchor."""
+        return (self.version - self.anchor) * 8 > len(self.view) + len(self.awaited)
+
+    def with_message(self, version: int) -> SessionState:
+        """The state with the message at this version in the view."""
+        view = self.view
+        if not view:
+            return self._replace(view=((version, version),))
+        first, last = view[-1]
+        if not self.sealed and version <= last:  # the newest boundary named it in front
+            return self
+        if self.sealed and any(start <= version <= end for start, end in view):
+            return self
+        if not self.sealed and version - last - 1 <= MAX_GAP:
+            return self._replace(view=(*view[:-1], (first, version)))
+        return self._replace(view=(*view, (version, version)), sealed=False)
+
+    def to_text(self) -> str:
+        """The state as an event carries it: ranges; created; expires after; idle; metadata[; awaited]."""
+        parts = [
+            ranges_text(self.view) + ("!" if self.sealed else ""),
+            _micros_text(self.created_on - _EPOCH),
+            _micros_text(self.expires_at - self.created_on) if self.expires_at else "",
+            _micros_text(self.idle) if self.idle is not None else "",
+            "" if self.metadata_version is None else str(self.metadata_version),
+        ]
+        if self.awaited:
+            parts.append(json.dumps(self.awaited, ensure_ascii=True, separators=(",", ":")))
+        return ";".join(parts)
+
+    @classmethod
+    def from_text(cls, text: str, *, version: int, modified_on: datetime, head: str) -> SessionState:
+        """The state that an event of this version, time and chain value carries."""
+        view, created, expires, idle, metadata, *awaited = text.split(";", 5)
+        created_on = _EPOCH + timedelta(microseconds=int(created))
+        return cls(
+            version=version,
+            created_on=created_on,
+            modified_on=modified_on,
+            head=head,
+            view=parse_ranges(view.removesuffix("!")),
+            sealed=view.endswith("!"),
+            awaited=tuple(AwaitedCall(*call) for call in json.loads(awaited[0])) if awaited else (),
+            expires_at=created_on + timedelta(microseconds=int(expires)) if expires else None,
+            idle=timedelta(microseconds=int(idle)) if idle else None,
+            metadata_version=int(metadata) if metadata else None,
+            anchor=version,
+        )
+
+
+def ranges_text(ranges: Ranges) -> str:
+    """The ranges as text, `3-17,25`."""
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_ranges(text: str) -> Ranges:
+    """The ranges that `ranges_text` wrote."""
+    ranges: list[tuple[int, int]] = []
+    for item in text.split(",") if text else ():
+        first, _, last = item.partition("-")
+        ranges.append((int(first), int(last or first)))
+    return tuple(ranges)
+
+
+def ranges_of(versions: Sequence[int], messages: Sequence[int], view: Ranges) -> Ranges:
+    """Ranges for messages at `versions`, in this order.
+
+    `messages` are the versions of all messages of the view before, sorted, and `view` its ranges: two kept
+    messages share a range when they are neighbours, or when they shared one and no message lies between.
+    """
+    ranges: list[tuple[int, int]] = []
+    for version in versions:
+        if ranges:
+            first, last = ranges[-1]
+            if version == last + 1 or (
+                version > last
+                and bisect_left(messages, version) - bisect_left(messages, last) == 1
+                and any(start <= last and version <= end for start, end in view)
+            ):
+                ranges[-1] = (first, version)
+                continue
+        ranges.append((version, version))
+    return tuple(ranges)
+
+
+def covers(ranges: Ranges, version: int) -> bool:
+    """Whether one of the ranges spans the version."""
+    return any(first <= version <= last for first, last in ranges)
+
+
+def near_ranges(ranges: Iterable[tuple[int, int]], gap: int) -> Iterator[tuple[int, int]]:
+    """The ranges in ascending order, those that lie at most `gap` versions apart as one, for reading."""
+    ordered = sorted(ranges)
+    if not ordered:
+        return
+    start = ordered[0][0]
+    for (_, last), (first, _) in pairwise(ordered):
+        if first - last - 1 > gap:
+            yield start, last
+            start = first
+    yield start, ordered[-1][1]
+
+
+def _micros_text(span: timedelta) -> str:
+    return str(span // _MICROSECOND)

@@ -1,0 +1,87 @@
+"""Turns, and where a conversation may be cut."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnlog.domain.log import SessionEvent
+
+
+def turn_starts(events: Sequence[SessionEvent]) -> list[int]:
+    """The indexes at which a turn starts: user messages of the root that no compaction wrote."""
+    return [index for index, event in enumerate(events) if event.starts_turn]
+
+
+def snap(events: Sequence[SessionEvent], raw_cut: int) -> int:
+    """The raw cut moved to a turn start: forward, or back to the newest one when none follows.
+
+    Without a turn start, and for a cut at the very front, 0: nothing is cut.
+    """
+    starts = turn_starts(events)
+    if raw_cut <= 0 or not starts:
+        return 0
+    return next((start for start in starts if start >= raw_cut), starts[-1])
+
+
+def turn_safe(events: Sequence[SessionEvent], cut: int, awaited: frozenset[str] = frozenset()) -> int:
+    """The cut moved back until it parts no call from its result and covers no call that awaits one.
+
+    It stays on a turn start; 0 when no turn can leave.
+    """
+    starts = turn_starts(events)
+    keep_from = min((i for i, event in enumerate(events) if event.id in awaited), default=len(events))
+    held = [(call, result) for call, result in call_pairs(events) if call < result]
+    while True:
+        part = min((call for call, result in held if call < cut <= result), default=cut)
+        if part >= cut and keep_from >= cut:
+            return cut
+        cut = max((start for start in starts if start <= min(part, keep_from)), default=0)
+
+
+@dataclass
+class _OpenCall:
+    event: int
+    answered: bool = False
+
+
+def call_pairs(events: Sequence[SessionEvent]) -> list[tuple[int, int]]:
+    """Indexes of the event of each call and of the event of each of its results.
+
+    Providers use ids again, even within one message, so a result belongs to the newest message of its branch
+    that asked for a call of its id: to that message's first call without a result, else to the last one (a
+    result after a provisional one).
+    """
+    newest: dict[tuple[str | None, str | None], list[_OpenCall]] = {}
+    pairs: list[tuple[int, int]] = []
+    for index, event in enumerate(events):
+        if event.message is None:
+            continue
+        asked: dict[str | None, list[_OpenCall]] = defaultdict(list)
+        for call in event.message.tool_calls:
+            asked[call.id].append(_OpenCall(index))
+        for call_id, calls in asked.items():
+            newest[event.branch, call_id] = calls
+        for response in event.message.tool_responses:
+            calls = newest.get((event.branch, response.id))
+            if calls:
+                call_ = next((call for call in calls if not call.answered), calls[-1])
+                call_.answered = True
+                pairs.append((call_.event, index))
+    return pairs
+
+
+def open_awaited(events: Sequence[SessionEvent]) -> frozenset[str]:
+    """The ids of events with a call marked as awaiting that no final result answers."""
+    waiting: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
+    for event in events:
+        if event.message is None:
+            continue
+        for call in event.message.tool_calls:
+            waiting[event.branch, call.id].append(event.id if call.awaiting else "")
+        for response in event.message.tool_responses:
+            calls = waiting[event.branch, response.id]
+            if calls and not response.provisional:
+                calls.pop()
+    return frozenset(name for calls in waiting.values() for name in calls if name)
