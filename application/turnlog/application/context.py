@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -11,7 +11,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 @contextmanager
-def event_context(**values: str) -> Iterator[None]:
+def event_context(**values: str) -> Generator[None]:
     """Give these values (`actor`, `correlation_id`, `causation_id` …) to every event recorded inside.
 
     >>> with event_context(actor="ada"):

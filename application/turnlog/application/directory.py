@@ -1,4 +1,4 @@
-"""The list of sessions for stores without rows of ours: kept in memory, caught up with the log on each question.
+"""The list of sessions for stores without rows of ours: in memory, caught up with the log on each question.
 
 The reader pays: the first question of a process reads the whole notification log, later ones what is new.
 """

@@ -33,6 +33,7 @@ from turnlog.domain.compaction import (
 )
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
+    InvalidBoundaryError,
     InvalidSettingError,
     NaiveTimeError,
     SessionIdUnavailableError,
@@ -46,7 +47,7 @@ from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.ids import aggregate_id, check_id, own_event_id, own_event_id_version
 from turnlog.domain.json_text import from_json_text
-from turnlog.domain.log import EventType, NewEvent, SessionEvent
+from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState, covers
@@ -75,7 +76,7 @@ class SessionDetails:
     metadata: Mapping[str, Any]
 
     def is_expired(self, at: datetime) -> bool:
-        """Whether the session expired at this time or before it; until a sweep it can be used all the same."""
+        """Whether the session expired at this time or before it; until it is swept it can be used."""
         return self.expires_at is not None and self.expires_at <= at
 
 
@@ -193,8 +194,8 @@ class SessionService:
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> SessionDetails:
-        """A new session. It expires `time_to_live` after now (None: never); with `idle` the expiry is measured
-        from the last user or assistant message instead.
+        """A new session. It expires `time_to_live` after now (None: never); with `idle` the expiry is
+        measured from the last user or assistant message instead.
 
         Raises `SessionIdUnavailableError` when the id is taken, now or formerly.
         """
@@ -377,21 +378,72 @@ class SessionService:
         event_id: str,
         call_id: str,
         *,
+        abandonment_id: str | None = None,
+        occurred_at: datetime | None = None,
         context: Mapping[str, str] | None = None,
         also: Also = (),
-    ) -> int:
-        """Give up waiting for the result of an awaited call of this event; returns the version."""
-        version = self._locate(self._key(session_id), event_id)
-        if version is None:
+    ) -> SessionEvent:
+        """Give up waiting for the result of an awaited call of this event; its turn may leave the view then.
+
+        Raises `UnknownEventError`, `CallNotAwaitedError`.
+        """
+        key = self._key(session_id)
+        self._writer.current(key)
+        call_version = self._locate(key, event_id)
+        if call_version is None:
             raise UnknownEventError(session_id, event_id)
-        around = merged_context(context)
-        return self._write(
-            session_id,
-            also,
-            lambda s: s.abandon(
-                version=version, event_id=event_id, call_id=call_id, now=self._now(), context=around
-            ),
-        )
+
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:
+            session.abandon(
+                event_id=abandonment_id or own_id(0),
+                call_event_id=event_id,
+                call_version=call_version,
+                call_id=call_id,
+                now=self._now(),
+                occurred_at=occurred_at,
+                context=merged_context(context),
+            )
+
+        return self._record_once(key, abandonment_id, decide, also)[0]
+
+    def restore_boundary(
+        self,
+        session_id: str,
+        boundary_id: str,
+        boundary: CompactionBoundary,
+        summary: Sequence[NewEvent] = (),
+        *,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> tuple[SessionEvent, ...]:
+        """Record a boundary of an exported log, with the messages of its summary behind it and all ids kept.
+
+        A boundary that the session holds already is a repeat. Raises `InvalidBoundaryError` when it names
+        what is not in the view.
+        """
+        key = self._key(session_id)
+        if tuple(event.id for event in summary) != boundary.summary:
+            raise InvalidBoundaryError(
+                "The summary messages must be those that the boundary names, in order."
+            )
+
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:  # noqa: ARG001 - all ids are given
+            view = self._streams.view(key.aggregate_id, session_id, session.state)
+            session.compact(
+                CompactionResult.of_boundary(boundary, view.events),
+                boundary_id=boundary_id,
+                summary=[(event.id or "", replace(event, synthetic=True)) for event in summary],
+                now=self._now(),
+                branch=boundary.branch,
+                covered_count=boundary.covered_count,
+                strategy=boundary.strategy,
+                trigger=boundary.trigger,
+                occurred_at=occurred_at,
+                context=merged_context(context),
+            )
+
+        return self._record_once(key, boundary_id, decide, also)
 
     # --- reading
 
@@ -449,7 +501,7 @@ class SessionService:
         return self._streams.view(key.aggregate_id, session_id, state)
 
     def usage(self, session_id: str) -> SessionUsage:
-        """How much is in the view and in the whole log. The log is read once, later calls read what is new."""
+        """How much is in the view and in the log. The log is read once, later calls read what is new."""
         key = self._key(session_id)
         state = self._writer.current(key)
         view = self._streams.view(key.aggregate_id, session_id, state)
@@ -513,19 +565,16 @@ class SessionService:
         context: Mapping[str, str],
         also: Also,
     ) -> CompactionResult:
-        events: list[StreamEvent] = []
-
-        def decide(session: Session) -> None:
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:
             if session.state.view != seen.view:
                 raise _RaceLostError
-            first = session.version + 1
             summary = [
-                (own_event_id(first + 1 + place, _random()), NewEvent(message=message, synthetic=True))
+                (own_id(1 + place), NewEvent(message=message, synthetic=True))
                 for place, message in enumerate(result.summary)
             ]
-            events[:] = session.compact(
+            session.compact(
                 result,
-                boundary_id=own_event_id(first, _random()),
+                boundary_id=own_id(0),
                 summary=summary,
                 now=self._now(),
                 strategy=strategy,
@@ -534,7 +583,7 @@ class SessionService:
             )
 
         try:
-            session = self._writer.write(key, decide, also=also)
+            boundary, *summary = self._record_once(key, None, decide, also)
         except (_RaceLostError, VersionConflictError):
             return CompactionResult(
                 CompactionReason.RACE_LOST,
@@ -542,15 +591,47 @@ class SessionService:
                 tokens_after=result.tokens_before,
                 version=self._writer.current(key).version,
             )
-        boundary, *summary = (entry_of(event, key.session_id) for event in events)
-        after = self._streams.view(key.aggregate_id, key.session_id, session.state)
+        summary_events = tuple(summary)
+        after = result.preserved_events + summary_events + result.pinned_events
+        counts = self._token_counts()
         return replace(
             result,
-            version=session.version,
+            version=summary_events[-1].version if summary_events else boundary.version,
             boundary=boundary,
-            summary_events=tuple(event for event in summary if event),
-            tokens_after=self._request(key.session_id, session.state, after).cost_of_view(),
+            summary_events=summary_events,
+            tokens_after=sum(map(counts.of_event, after)),
         )
+
+    def _record_once(
+        self,
+        key: SessionKey,
+        given_id: str | None,
+        decide: Callable[[Session, Callable[[int], str]], None],
+        also: Also,
+    ) -> tuple[SessionEvent, ...]:
+        """What `decide` records, as entries; with an id that the session holds already, the repeat."""
+        held: int | None = None
+        recorded: tuple[StreamEvent, ...] = ()
+
+        def look_up() -> bool:
+            nonlocal held
+            held = None if given_id is None else self._locate(key, given_id)
+            return held is not None
+
+        def record(session: Session) -> None:
+            nonlocal recorded
+            recorded = ()
+            if held is None:
+                first = session.version + 1
+                decide(session, lambda place: own_event_id(first + place, secrets.token_hex(10)))
+                recorded = session.recorded
+
+        look_up()
+        self._writer.write(key, record, also=also, on_conflict=look_up)
+        if held is not None:
+            entry = self._streams.entry_at(key.aggregate_id, key.session_id, held)
+            return (replace(entry, is_repeat=True),) if entry else ()
+        return tuple(entry for event in recorded if (entry := entry_of(event, key.session_id)))
 
     def _sweep(self, row: SessionRow, before: datetime) -> bool:
         deleted = False
@@ -664,10 +745,6 @@ def _details(session_id: str, state: SessionState, metadata: str | None) -> Sess
 def _require_aware(name: str, time: datetime | None) -> None:
     if time is not None and time.tzinfo is None:
         raise NaiveTimeError(name, time)
-
-
-def _random() -> str:
-    return secrets.token_hex(10)
 
 
 def _utc_now() -> datetime:

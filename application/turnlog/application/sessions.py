@@ -20,7 +20,7 @@ _ROWS_RECORDERS = {"eventsourcing.sqlite": "turnlog.infrastructure.sqlite:Sqlite
 
 
 class Sessions(Application[UUID]):
-    """An application that holds sessions and nothing else: in memory, unless its environment says otherwise."""
+    """An application that holds sessions only: in memory, unless its environment says otherwise."""
 
     name = "Sessions"
     env: ClassVar[dict[str, str]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ _LOCKED_ATTEMPTS = 3
 
 
 @contextmanager
-def storage_errors() -> Iterator[None]:
+def storage_errors() -> Generator[None]:
     """Raise what a database says as a `StorageError`; what the writer understands stays what it is."""
     try:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
@@ -59,21 +59,22 @@ class Writer:
     ) -> Session:
         """Let `decide` record on the session as it is, and save that.
 
-        `on_conflict` is asked after a refused save whether it found the reason; then deciding again is no lost
-        race. `at_version` is the version that the caller expects: a remembered state of another is not used.
-        Raises `SessionNotFoundError`, `VersionConflictError`.
+        `on_conflict` is asked after a refused save whether it found the reason; then deciding again is no
+        lost race. `at_version` is the version that the caller expects: a remembered state of another version
+        is not used. Raises `SessionNotFoundError`, `VersionConflictError`.
         """
-        optimistic = callable(also) or not also
-        pending: tuple[StreamEvent, ...] = ()
+        optimistic = callable(also) or len(also) == 0
+        tried = -1
         with self._turn_of(key.aggregate_id):
             for attempt in range(MAX_ATTEMPTS):
                 if not self.ledger.atomic:
                     self.ledger.settle(key.aggregate_id)
                 session = self._load(key, fresh=attempt > 0 or not optimistic, version=at_version)
                 decide(session)
-                pending = tuple(session.pending_events)
+                pending = session.recorded
                 if not pending:
                     return session
+                tried = pending[0].originator_version
                 if self._save(session, pending, also() if callable(also) else also):
                     self._states.put(key.aggregate_id, session.state)
                     return session
@@ -85,11 +86,11 @@ class Writer:
                     pause(min(attempt, 6))
         newest = self._streams.state(key.aggregate_id)
         actual = newest.version if newest else -1
-        raise VersionConflictError(key.session_id, pending[0].originator_version - 1, actual)
+        raise VersionConflictError(key.session_id, tried - 1, actual)
 
     def open(self, session: Session, also: Also = ()) -> bool:
         """Save a new session; False when its id is taken."""
-        pending = tuple(session.pending_events)
+        pending = session.recorded
         saved = self._save(session, pending, also() if callable(also) else also)
         if saved:
             self._states.put(session.id, session.state)
@@ -139,7 +140,7 @@ class Writer:
         return True
 
     @contextmanager
-    def _turn_of(self, aggregate_id: UUID) -> Iterator[None]:
+    def _turn_of(self, aggregate_id: UUID) -> Generator[None]:
         """Writers of one session in this process go one by one, which spares them conflicts.
 
         It is a courtesy, never needed for correctness: who waits for too long goes on all the same.

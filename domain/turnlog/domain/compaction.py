@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from turnlog.domain.errors import InvalidBoundaryError, InvalidSettingError
-from turnlog.domain.log import SessionEvent, superseded_system
+from turnlog.domain.log import CompactionBoundary, SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.turns import call_pairs, open_awaited
 from turnlog.domain.view import View
@@ -85,6 +85,27 @@ class CompactionResult:
     def is_unchanged(self) -> bool:
         """Whether nothing left the view and nothing was written."""
         return self.reason is not CompactionReason.COMPACTED
+
+    @classmethod
+    def of_boundary(cls, boundary: CompactionBoundary, events: Sequence[SessionEvent]) -> CompactionResult:
+        """The pass that led from a view of these events to the boundary, its summary aside.
+
+        Raises `InvalidBoundaryError` when the boundary names what is not among them.
+        """
+        held = {event.id: event for event in events}
+        missing = [name for name in (*boundary.pinned, *boundary.preserved) if name not in held]
+        if missing:
+            raise InvalidBoundaryError(
+                f"The boundary names {missing[0]!r}, which is no message of the current view."
+            )
+        named = set(boundary.named)
+        return cls(
+            CompactionReason.COMPACTED,
+            covered_events=tuple(event for event in events if event.id not in named),
+            pinned_events=tuple(held[name] for name in boundary.pinned),
+            preserved_events=tuple(held[name] for name in boundary.preserved),
+            tokens_estimated_saved=boundary.tokens_saved,
+        )
 
     def check_turn_safe(self, events: Sequence[SessionEvent]) -> None:
         """`InvalidBoundaryError` when the pass would part a call of these events from its result."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
-from turnlog.domain.events import Compacted, EventAppended, MessageAppended, StreamEvent
+from turnlog.domain.events import CallAbandoned, Compacted, EventAppended, MessageAppended, StreamEvent
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
 from turnlog.domain.messages import Message
@@ -57,6 +57,17 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
                 strategy=event.strategy,
                 trigger=event.trigger,
             ),
+            context=_context(event),
+            occurred_at=_time(event.occurred_at),
+        )
+    if isinstance(event, CallAbandoned):
+        return SessionEvent(
+            id=event.event_id,
+            type=EventType.CALL_ABANDONED,
+            version=event.originator_version,
+            timestamp=event.timestamp,
+            session_id=session_id,
+            payload={"event_id": event.call_event_id, "call_id": event.call_id},
             context=_context(event),
             occurred_at=_time(event.occurred_at),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 from uuid import UUID
 
 from eventsourcing.domain import (
@@ -27,7 +27,16 @@ from turnlog.domain.state import AwaitedCall, SessionState
 
 SESSION_TOPIC = "turnlog.domain.session:Session"
 
+_Class = TypeVar("_Class", bound=type)
 
+
+@dataclass_transform(frozen_default=True)
+def _stored(cls: _Class) -> _Class:
+    """Tells type checkers what the framework's metaclass did: the class is a frozen dataclass."""
+    return cls
+
+
+@_stored
 class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
     """An event in the stream of a session: linked into the chain, and carrying or naming an anchor."""
 
@@ -103,6 +112,7 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
         )
 
 
+@_stored
 class ContentEvent(StreamEvent):
     """An event with content that can be removed: then its commitment is stored in the content's place."""
 
@@ -112,6 +122,7 @@ class ContentEvent(StreamEvent):
     commitment: str | None = None
 
 
+@_stored
 class SessionOpened(ContentEvent):
     """The session began. `content` is its metadata; `expires_at` is ISO text, `idle` microseconds."""
 
@@ -139,6 +150,7 @@ class SessionOpened(ContentEvent):
         return self._stamped(opened)
 
 
+@_stored
 class MessageAppended(ContentEvent):
     """A message was said. `content` is the message without its role.
 
@@ -186,6 +198,7 @@ class MessageAppended(ContentEvent):
         return tuple(left)
 
 
+@_stored
 class EventAppended(ContentEvent):
     """An event of the application's own, or one of ours outside the view. `content` is its payload."""
 
@@ -199,6 +212,7 @@ class EventAppended(ContentEvent):
     occurred_at: str | None = None
 
 
+@_stored
 class Compacted(StreamEvent):
     """The COMPACTION boundary: the ids that make up the view from then on. Its anchor has their versions."""
 
@@ -224,15 +238,19 @@ class Compacted(StreamEvent):
         return after._replace(view=carried.view, sealed=carried.sealed) if carried else after
 
 
+@_stored
 class CallAbandoned(StreamEvent):
     """An awaited call will get no result: it no longer keeps its turn in the view."""
 
     TOPIC = "turnlog.domain.events:CallAbandoned"
+    IS_ENTRY = True
 
     _: KW_ONLY
+    event_id: str
+    call_event_id: str
     call_version: int
     call_id: str
-    event_id: str
+    occurred_at: str | None = None
 
     def evolve(self, state: SessionState) -> SessionState:
         """The call is awaited no longer."""
@@ -244,6 +262,7 @@ class CallAbandoned(StreamEvent):
         return state._replace(awaited=left)
 
 
+@_stored
 class MetadataUpdated(ContentEvent):
     """The session has other metadata, all of it in `content`."""
 
@@ -254,6 +273,7 @@ class MetadataUpdated(ContentEvent):
         return state._replace(metadata_version=self.originator_version)
 
 
+@_stored
 class ExpiryMoved(StreamEvent):
     """The session expires at another time (ISO text), or never."""
 
@@ -267,6 +287,7 @@ class ExpiryMoved(StreamEvent):
         return state._replace(expires_at=datetime.fromisoformat(self.expires_at) if self.expires_at else None)
 
 
+@_stored
 class SessionDeleted(StreamEvent):
     """The session is gone for every reader, and its id is not used again."""
 
@@ -277,6 +298,7 @@ class SessionDeleted(StreamEvent):
         return state._replace(view=(), sealed=False, awaited=(), is_deleted=True)
 
 
+@_stored
 class EventIdTaken(DomainEvent, CanMutateAggregate[UUID]):
     """The ledger entry of one event id in a store without rows of ours: an aggregate of this one event."""
 

@@ -37,7 +37,7 @@ def check_branch(value: object) -> str:
 
 
 def is_ancestor(ancestor: str | None, branch: str | None) -> bool:
-    """Whether what happens on `ancestor` is seen by `branch`: the branch itself, what it hangs on, the root."""
+    """Whether `branch` sees what happens on `ancestor`: its own, or of a branch above it."""
     if ancestor is None or ancestor == branch:
         return True
     return branch is not None and branch.startswith(ancestor + ".")

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from turnlog.domain.errors import NotJsonError
 
-JsonValue: TypeAlias = "str | int | float | bool | None | list[JsonValue] | dict[str, JsonValue]"
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
 _MAX_DEPTH = 200
 """Deeper nesting is refused, because readers of JSON give up on it at depths of their own."""

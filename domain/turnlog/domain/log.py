@@ -26,6 +26,7 @@ class EventType(str):
 
     MESSAGE: ClassVar[EventType]
     COMPACTION: ClassVar[EventType]
+    CALL_ABANDONED: ClassVar[EventType]
 
     @classmethod
     def of(cls, name: str) -> Self:
@@ -40,9 +41,18 @@ class EventType(str):
 
 EventType.MESSAGE = EventType("MESSAGE")
 EventType.COMPACTION = EventType("COMPACTION")
+EventType.CALL_ABANDONED = EventType("CALL_ABANDONED")
 
 RESERVED_TYPES = frozenset(
-    ("MESSAGE", "COMPACTION", "PROMPT_RENDERED", "MODEL_REPLIED", "COMPACTION_SKIPPED", "REDACTION")
+    (
+        "MESSAGE",
+        "COMPACTION",
+        "CALL_ABANDONED",
+        "PROMPT_RENDERED",
+        "MODEL_REPLIED",
+        "COMPACTION_SKIPPED",
+        "REDACTION",
+    )
 )
 """Types that only turnlog itself writes."""
 

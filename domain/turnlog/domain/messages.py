@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Discriminator,
     ModelWrapValidatorHandler,
     Tag,
@@ -32,10 +31,8 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class Part(BaseModel):
+class Part(BaseModel, frozen=True, extra="allow"):
     """One part of a message. Fields that are not declared are kept flat beside the declared ones."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     type: str
 
@@ -57,21 +54,21 @@ class Part(BaseModel):
         return _plain(self)
 
 
-class TextPart(Part):
+class TextPart(Part, frozen=True):
     """Text of the message."""
 
     type: Literal["text"] = "text"
     content: str
 
 
-class ReasoningPart(Part):
+class ReasoningPart(Part, frozen=True):
     """What a model thought before it answered. Signatures and ids of the provider are further fields."""
 
     type: Literal["reasoning"] = "reasoning"
     content: str | None = None
 
 
-class ToolCallPart(Part):
+class ToolCallPart(Part, frozen=True):
     """A call that the model asks for. `arguments` is the text as the model wrote it, valid JSON or not.
 
     `awaiting` marks a call whose result comes later (approval by a person, a long-running tool): its turn
@@ -85,7 +82,7 @@ class ToolCallPart(Part):
     awaiting: bool = False
 
 
-class ToolCallResponsePart(Part):
+class ToolCallResponsePart(Part, frozen=True):
     """The result of a call: text, or a list of parts. A `provisional` result keeps an awaited call open."""
 
     type: Literal["tool_call_response"] = "tool_call_response"
@@ -95,7 +92,7 @@ class ToolCallResponsePart(Part):
     provisional: bool = False
 
 
-class ServerToolCallPart(Part):
+class ServerToolCallPart(Part, frozen=True):
     """A call that the provider ran itself."""
 
     type: Literal["server_tool_call"] = "server_tool_call"
@@ -103,14 +100,14 @@ class ServerToolCallPart(Part):
     name: str | None = None
 
 
-class ServerToolCallResponsePart(Part):
+class ServerToolCallResponsePart(Part, frozen=True):
     """The result of a call that the provider ran itself."""
 
     type: Literal["server_tool_call_response"] = "server_tool_call_response"
     id: str | None = None
 
 
-class BlobPart(Part):
+class BlobPart(Part, frozen=True):
     """Binary content in the message, as base64. `modality` is `image`, `audio`, `video` …"""
 
     type: Literal["blob"] = "blob"
@@ -119,7 +116,7 @@ class BlobPart(Part):
     content: str
 
 
-class FilePart(Part):
+class FilePart(Part, frozen=True):
     """A file that the provider holds under an id."""
 
     type: Literal["file"] = "file"
@@ -128,7 +125,7 @@ class FilePart(Part):
     file_id: str
 
 
-class UriPart(Part):
+class UriPart(Part, frozen=True):
     """Content behind an address."""
 
     type: Literal["uri"] = "uri"
@@ -137,13 +134,13 @@ class UriPart(Part):
     uri: str
 
 
-class CompactionPart(Part):
+class CompactionPart(Part, frozen=True):
     """A compaction block of a provider. It is data of the provider's, never a boundary of ours."""
 
     type: Literal["compaction"] = "compaction"
 
 
-class GenericPart(Part):
+class GenericPart(Part, frozen=True):
     """A part of any other type, kept as it came."""
 
 
@@ -193,14 +190,12 @@ Content: TypeAlias = str | Iterable[Part | Mapping[str, Any]] | None
 """What a message can be made of: text, parts (or their plain form), or nothing."""
 
 
-class Message(BaseModel):
+class Message(BaseModel, frozen=True, extra="allow"):
     """What one side said: a role and parts.
 
     `origin` names the format that the message came from, `shape` what the neutral form cannot say about it,
     and `metadata` is JSON that is never sent to a model.
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     role: Role
     parts: tuple[AnyPart, ...] = ()
@@ -276,7 +271,7 @@ def _parts(content: Content) -> Any:
         return ()
     if isinstance(content, str):
         return (TextPart(content=content),)
-    return tuple(content) if isinstance(content, Iterable) else content
+    return tuple(content) if isinstance(content, Iterable) else content  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
 
 
 def _plain(model: Part | Message) -> dict[str, JsonValue]:

@@ -133,6 +133,11 @@ class Session(BaseAggregate[UUID]):
         """Whether the session expired at this time or before it."""
         return self.state.expires_at is not None and self.state.expires_at <= at
 
+    @property
+    def recorded(self) -> tuple[StreamEvent, ...]:
+        """The events that were recorded and are not saved yet."""
+        return tuple(event for event in self.pending_events if isinstance(event, StreamEvent))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy that shares the state, which never changes in place."""
         copy = type(self).of_state(self.id, self.state)
@@ -167,6 +172,7 @@ class Session(BaseAggregate[UUID]):
         summary: Sequence[tuple[str, NewEvent]],
         now: datetime,
         branch: str | None = None,
+        covered_count: int | None = None,
         strategy: object = None,
         trigger: object = None,
         occurred_at: datetime | None = None,
@@ -187,7 +193,7 @@ class Session(BaseAggregate[UUID]):
             summary=[event_id for event_id, _ in summary] or None,
             preserved=[event.id for event in result.preserved_events] or None,
             branch=branch,
-            covered_count=len(result.covered_events),
+            covered_count=len(result.covered_events) if covered_count is None else covered_count,
             tokens_saved=result.tokens_estimated_saved,
             strategy=None if strategy is None else name_of(strategy),
             trigger=None if trigger is None else name_of(trigger),
@@ -201,17 +207,28 @@ class Session(BaseAggregate[UUID]):
     def abandon(
         self,
         *,
-        version: int,
         event_id: str,
+        call_event_id: str,
+        call_version: int,
         call_id: str,
         now: datetime,
+        occurred_at: datetime | None = None,
         context: Mapping[str, str] | None = None,
     ) -> StreamEvent:
-        """Record that the awaited call of the message at this version will get no result."""
+        """Record that the awaited call of the message at `call_version` will get no result."""
         key = _storable(call_id)
-        if not any((call.version, call.call_id) == (version, key) for call in self.state.awaited):
-            raise CallNotAwaitedError(event_id, call_id)
-        return self._record(CallAbandoned, now, context, call_version=version, call_id=key, event_id=event_id)
+        if not any((call.version, call.call_id) == (call_version, key) for call in self.state.awaited):
+            raise CallNotAwaitedError(call_event_id, call_id)
+        return self._record(
+            CallAbandoned,
+            now,
+            context,
+            event_id=event_id,
+            call_event_id=call_event_id,
+            call_version=call_version,
+            call_id=key,
+            occurred_at=_utc_text("occurred_at", occurred_at),
+        )
 
     def update_metadata(
         self, metadata: Mapping[str, Any], *, now: datetime, context: Mapping[str, str] | None = None

@@ -64,11 +64,11 @@ def call_pairs(events: Sequence[SessionEvent]) -> list[tuple[int, int]]:
         for call_id, calls in asked.items():
             newest[event.branch, call_id] = calls
         for response in event.message.tool_responses:
-            calls = newest.get((event.branch, response.id))
-            if calls:
-                call_ = next((call for call in calls if not call.answered), calls[-1])
-                call_.answered = True
-                pairs.append((call_.event, index))
+            candidates = newest.get((event.branch, response.id))
+            if candidates:
+                answered = next((one for one in candidates if not one.answered), candidates[-1])
+                answered.answered = True
+                pairs.append((answered.event, index))
     return pairs
 
 

@@ -1,10 +1,10 @@
-"""Rows about sessions in SQLite, written in the transaction of the events: the ledger of ids, the directory."""
+"""Rows about sessions in SQLite, in the transaction of the events: the ledger of ids and the directory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
@@ -76,14 +76,19 @@ _MOVE = """
 _COLUMNS = "position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages"
 
 
-class SessionRows(SessionRowsRecorder):
+if TYPE_CHECKING:
+    _RecorderBehind = SQLiteApplicationRecorder
+else:
+    _RecorderBehind = object
+
+
+class SessionRows(SessionRowsRecorder, _RecorderBehind):
     """A mixin in front of an SQLite application recorder: `class Recorder(SessionRows, HostRecorder)`.
 
     It derives its rows from the stored events themselves, so they are right whoever calls `save`. Named by
     APPLICATION_RECORDER_TOPIC; the service binds the application's mapper.
     """
 
-    datastore: SQLiteDatastore
     _mapper: Mapper[Any] | None = None
 
     def bind(self, mapper: Mapper[Any]) -> None:
@@ -107,14 +112,14 @@ class SessionRows(SessionRowsRecorder):
 
     def construct_create_table_statements(self) -> list[str]:
         """The recorder's own tables, and the ones of the rows."""
-        statements: list[str] = super().construct_create_table_statements()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] # the recorder behind
+        statements = super().construct_create_table_statements()
         return [*statements, *_CREATE]
 
     def _insert_events(
         self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
         rows = list(self._stream_events(stored_events))
-        ids: Sequence[int] | None = super()._insert_events(c, stored_events, **kwargs)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] # the recorder behind
+        ids = super()._insert_events(c, stored_events, **kwargs)
         for aggregate_id, events in _by_stream(rows):
             self._insert_rows(c, aggregate_id, events)
         return ids
