@@ -63,7 +63,9 @@ class Batch:
             if event.id is not None:
                 seen.add(event.id)
             event_id = event.id or own_event_id(session.version + 1, secrets.token_hex(10))
-            self.recorded[place] = session.append(event, event_id=event_id, now=now, context=self.context)
+            self.recorded[place] = session.append(
+                event, event_id=event_id, now=now, context=self._context_of(event)
+            )
 
     def stored(self, entry_at: Callable[[int], SessionEvent | None]) -> tuple[SessionEvent, ...]:
         """The stored events in the order of the batch."""
@@ -89,6 +91,9 @@ class Batch:
         assert held is not None  # noqa: S101 - the ledger names entries only
         return replace(held, is_repeat=True, differs=_differs(new, held))
 
+    def _context_of(self, event: NewEvent) -> Mapping[str, str]:
+        return {**self.context, **event.context} if event.context else self.context
+
     def _entry(self, new: NewEvent, event: StreamEvent) -> SessionEvent:
         """The entry as a reader will get it, made without reading it again."""
         return SessionEvent(
@@ -101,7 +106,7 @@ class Batch:
             synthetic=new.synthetic,
             message=new.message,
             payload=None if new.message else dict(new.payload or {}),
-            context=self.context,
+            context=self._context_of(new),
             occurred_at=new.occurred_at,
         )
 

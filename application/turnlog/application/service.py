@@ -468,6 +468,11 @@ class SessionService:
             return tuple(reversed(newest))
         return criteria.apply(self._entries(key, state))
 
+    def iter_events(self, session_id: str) -> Iterator[SessionEvent]:
+        """The whole log as `get_events` gives it, read page by page, as it was at the first step."""
+        key = self._key(session_id)
+        yield from self._entries(key, self._writer.current(key))
+
     def get_messages(self, session_id: str, criteria: EventFilter | None = None) -> tuple[Message, ...]:
         """The messages of the log that meet the criteria, covered ones included; empty without a session."""
         return tuple(event.message for event in self.get_events(session_id, criteria) if event.message)

@@ -138,7 +138,8 @@ class SessionEvent:
 class NewEvent:
     """An event that is to be appended: a message, or a type of the application's own with a payload.
 
-    Without an `id` the service makes one; with an id a second append of it is a repeat.
+    Without an `id` the service makes one; with an id a second append of it is a repeat. Its `context` is added
+    to the one of the call.
     """
 
     message: Message | None = None
@@ -148,6 +149,7 @@ class NewEvent:
     branch: str | None = None
     synthetic: bool = False
     occurred_at: datetime | None = None
+    context: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.id is not None:
@@ -178,6 +180,7 @@ class NewEvent:
             branch=given.branch,
             synthetic=given.synthetic,
             occurred_at=given.occurred_at,
+            context=given.context or None,
         )
 
 

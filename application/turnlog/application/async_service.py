@@ -1,0 +1,97 @@
+"""The session service for asyncio: the same methods, each awaited, and the loop is never blocked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from uuid import UUID
+
+from eventsourcing.application import Application
+
+from turnlog.application.service import Capabilities, SessionService
+from turnlog.domain.estimation import TokenEstimator
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_thread(
+    method: Callable[Concatenate[SessionService, P], T],
+) -> Callable[Concatenate[AsyncSessionService, P], Coroutine[Any, Any, T]]:
+    """The method as a coroutine that runs it in a thread, with the caller's context variables."""
+
+    @wraps(method)
+    async def call(self: AsyncSessionService, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
+
+
+class AsyncSessionService:
+    """`SessionService` for asyncio users. Each call runs in a thread of the loop's default executor.
+
+    Arguments and errors are those of `SessionService`. A call that is cancelled goes on in its thread: what
+    it writes is written as a whole or not at all, as ever.
+    """
+
+    def __init__(
+        self,
+        app: Application[UUID] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        token_estimator: TokenEstimator | None = None,
+        clock: Callable[[], datetime] | None = None,
+        namespace: str = "",
+    ) -> None:
+        self.sync = SessionService(
+            app, env=env, token_estimator=token_estimator, clock=clock, namespace=namespace
+        )
+        """The service that does the work, for code that may block."""
+
+    @property
+    def app(self) -> Application[UUID]:
+        """The framework application that holds the sessions."""
+        return self.sync.app
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What holds on the store beneath."""
+        return self.sync.capabilities
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    close = _in_thread(SessionService.close)
+    create = _in_thread(SessionService.create)
+    find = _in_thread(SessionService.find)
+    find_or_create = _in_thread(SessionService.find_or_create)
+    list_sessions = _in_thread(SessionService.list_sessions)
+    sessions_with_prefix = _in_thread(SessionService.sessions_with_prefix)
+    update_metadata = _in_thread(SessionService.update_metadata)
+    extend = _in_thread(SessionService.extend)
+    delete = _in_thread(SessionService.delete)
+    delete_expired = _in_thread(SessionService.delete_expired)
+    append_message = _in_thread(SessionService.append_message)
+    append_event = _in_thread(SessionService.append_event)
+    append_events = _in_thread(SessionService.append_events)
+    abandon = _in_thread(SessionService.abandon)
+    restore_boundary = _in_thread(SessionService.restore_boundary)
+    get_events = _in_thread(SessionService.get_events)
+    get_messages = _in_thread(SessionService.get_messages)
+    get_event = _in_thread(SessionService.get_event)
+    version = _in_thread(SessionService.version)
+    view = _in_thread(SessionService.view)
+    usage = _in_thread(SessionService.usage)
+    compact = _in_thread(SessionService.compact)
