@@ -11,6 +11,7 @@ from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import InvalidEventError, VersionConflictError
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.ids import own_event_id, own_event_id_version
+from turnlog.domain.json_text import to_json_text
 from turnlog.domain.log import RESERVED_TYPES, EventType, NewEvent, SessionEvent
 from turnlog.domain.session import Session, message_content
 
@@ -34,27 +35,23 @@ class Batch:
             if event.type in RESERVED_TYPES and event.type != EventType.MESSAGE:
                 raise InvalidEventError(f"Events of type {event.type} are written by turnlog alone.")
 
-    def look_up(self, locate: Locate, *, everything: bool) -> bool:
-        """Find ids that the session holds already; whether there were any that were not known.
+    def record(self, session: Session, now: datetime, locate: Locate, *, look_up: bool) -> None:
+        """Record what is new on the session; refuse when the expected version is not its version.
 
-        Ids in the form of the service's own have to be looked up before a write, the others only on demand.
+        Repeats are looked up with `look_up`; without it only ids in the form of the service's own are, which
+        need no entry in the ledger where they say their version. Looking up behind the load is exact: what
+        comes later fails the version check.
         """
-        before = len(self.repeats)
+        unexpected = self.expected_version not in (None, session.version)
         for event in self.events:
             if event.id is None or event.id in self.repeats:
                 continue
-            if everything or own_event_id_version(event.id) is not None:
+            if look_up or unexpected or own_event_id_version(event.id) is not None:
                 version = locate(self.key, event.id)
                 if version is not None:
                     self.repeats[event.id] = version
-        return len(self.repeats) > before
-
-    def record(self, session: Session, now: datetime, locate: Locate) -> None:
-        """Record what is new on the session; refuse when the expected version is not its version."""
-        if self.expected_version not in (None, session.version):
-            self.look_up(locate, everything=True)
-            if not all(event.id in self.repeats for event in self.events):
-                raise VersionConflictError(self.key.session_id, self.expected_version or 0, session.version)
+        if unexpected and not all(event.id in self.repeats for event in self.events):
+            raise VersionConflictError(self.key.session_id, self.expected_version or 0, session.version)
         self.recorded.clear()
         seen: set[str] = set(self.repeats)
         for place, event in enumerate(self.events):
@@ -115,7 +112,7 @@ def _differs(new: NewEvent, held: SessionEvent) -> bool:
     if (new.type, new.branch, new.synthetic) != (held.type, held.branch, held.synthetic):
         return True
     if new.message is None or held.message is None:
-        return new.payload != held.payload
+        return to_json_text(new.payload or {}) != to_json_text(held.payload or {})
     return new.message.role != held.message.role or message_content(new.message) != message_content(
         held.message
     )

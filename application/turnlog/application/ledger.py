@@ -103,20 +103,25 @@ class TrailingLedger:
         return self._streams.entry_version(entry_id(aggregate_id, event_id))
 
     def settle(self, aggregate_id: UUID) -> None:
-        """Store the entries of the newest write, back to the first one that exists."""
+        """Store the entries of the newest write, the oldest first, so that a crash in between loses none."""
+        owed: list[EventIdTaken] = []
         written_at: datetime | None = None
         for event in self._streams.log(aggregate_id, backwards=True):
             if written_at is not None and event.timestamp != written_at:
-                return
+                break
             written_at = event.timestamp
             entry = _entry(event)
             if entry is not None:
-                vars(entry)["originator_id"] = self._id_of(entry.originator_id)
-                try:
-                    with storage_errors():
-                        self._app.save(entry)
-                except IntegrityError:
-                    return
+                if self._streams.entry_version(as_uuid(entry.originator_id)) is not None:
+                    break
+                owed.append(entry)
+        for entry in reversed(owed):
+            vars(entry)["originator_id"] = self._id_of(entry.originator_id)
+            try:
+                with storage_errors():
+                    self._app.save(entry)
+            except IntegrityError:  # another writer settled it
+                continue
 
 
 def _entry(event: StreamEvent) -> EventIdTaken | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from turnlog.domain.errors import (
     NaiveTimeError,
     SessionIdUnavailableError,
     SessionNotFoundError,
+    TurnlogError,
     UnknownEventError,
     UnknownVersionError,
     VersionConflictError,
@@ -362,14 +364,13 @@ class SessionService:
         if not batch.events:
             self._writer.current(key)
             return ()
-        batch.look_up(self._locate, everything=bool(also) or not self._writer.ledger.atomic)
-        self._writer.write(
-            key,
-            lambda session: batch.record(session, self._now(), self._locate),
-            also=also,
-            on_conflict=lambda: batch.look_up(self._locate, everything=True),
-            at_version=expected_version,
-        )
+        tries = itertools.count()
+
+        def decide(session: Session) -> None:
+            exact = self._writer.ledger.atomic and (callable(also) or len(also) == 0)
+            batch.record(session, self._now(), self._locate, look_up=next(tries) > 0 or not exact)
+
+        self._writer.write(key, decide, also=also, at_version=expected_version)
         return batch.stored(lambda version: self._streams.entry_at(key.aggregate_id, session_id, version))
 
     def abandon(
@@ -618,21 +619,16 @@ class SessionService:
         held: int | None = None
         recorded: tuple[StreamEvent, ...] = ()
 
-        def look_up() -> bool:
-            nonlocal held
-            held = None if given_id is None else self._locate(key, given_id)
-            return held is not None
-
         def record(session: Session) -> None:
-            nonlocal recorded
+            nonlocal held, recorded
             recorded = ()
+            held = None if given_id is None else self._locate(key, given_id)
             if held is None:
                 first = session.version + 1
                 decide(session, lambda place: own_event_id(first + place, secrets.token_hex(10)))
                 recorded = session.recorded
 
-        look_up()
-        self._writer.write(key, record, also=also, on_conflict=look_up)
+        self._writer.write(key, record, also=also)
         if held is not None:
             entry = self._streams.entry_at(key.aggregate_id, key.session_id, held)
             return (replace(entry, is_repeat=True),) if entry else ()
@@ -731,7 +727,7 @@ class SessionService:
         return now
 
 
-class _RaceLostError(Exception):
+class _RaceLostError(TurnlogError):
     """The view changed while a pass ran."""
 
 

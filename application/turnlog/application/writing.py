@@ -15,7 +15,12 @@ from eventsourcing.persistence import IntegrityError, ProgrammingError
 from turnlog.application.ledger import Ledger, TrailingLedger
 from turnlog.application.storage import pause, storage_errors, unlocked
 from turnlog.application.streams import Lru, SessionStreams, id_form
-from turnlog.domain.errors import SessionNotFoundError, VersionConflictError
+from turnlog.domain.errors import (
+    SessionNotFoundError,
+    StorageError,
+    TurnlogError,
+    VersionConflictError,
+)
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
@@ -54,23 +59,28 @@ class Writer:
         decide: Callable[[Session], None],
         *,
         also: Also = (),
-        on_conflict: Callable[[], bool] | None = None,
         at_version: int | None = None,
     ) -> Session:
-        """Let `decide` record on the session as it is, and save that.
+        """Let `decide` record on the session as it is, and save that; it is asked again after a lost race.
 
-        `on_conflict` is asked after a refused save whether it found the reason; then deciding again is no
-        lost race. `at_version` is the version that the caller expects: a remembered state of another version
-        is not used. Raises `SessionNotFoundError`, `VersionConflictError`.
+        `at_version` is the version that the caller expects: a remembered state of another version is not
+        used. Raises `SessionNotFoundError`, `VersionConflictError`.
         """
-        optimistic = callable(also) or len(also) == 0
+        retried = callable(also) or len(also) == 0
         tried = -1
         with self._turn_of(key.aggregate_id):
             for attempt in range(MAX_ATTEMPTS):
-                if not self.ledger.atomic:
-                    self.ledger.settle(key.aggregate_id)
-                session = self._load(key, fresh=attempt > 0 or not optimistic, version=at_version)
-                decide(session)
+                session, remembered = self._load(key, attempt == 0 and retried, at_version)
+                proven = not remembered
+                try:
+                    decide(session)
+                    proven = proven or len(session.recorded) > 0
+                except TurnlogError:
+                    if proven:
+                        raise
+                if not proven:  # only an insert proves a remembered state: decide again on the state as it is
+                    session, _ = self._load(key, False, None)
+                    decide(session)
                 pending = session.recorded
                 if not pending:
                     return session
@@ -79,11 +89,9 @@ class Writer:
                     self._states.put(key.aggregate_id, session.state)
                     return session
                 self._states.drop(key.aggregate_id)
-                found = on_conflict is not None and on_conflict()
-                if not optimistic:
+                if not retried:
                     break
-                if not found:
-                    pause(min(attempt, 6))
+                pause(min(attempt, 6))
         newest = self._streams.state(key.aggregate_id)
         actual = newest.version if newest else -1
         raise VersionConflictError(key.session_id, tried - 1, actual)
@@ -104,11 +112,14 @@ class Writer:
         self._states.put(key.aggregate_id, state)
         return state
 
-    def _load(self, key: SessionKey, *, fresh: bool, version: int | None) -> Session:
-        state = None if fresh else self._states.get(key.aggregate_id)
-        if state is None or state.is_deleted or version not in (None, state.version):
+    def _load(self, key: SessionKey, may_remember: bool, version: int | None) -> tuple[Session, bool]:
+        """The session, and whether its state was only remembered."""
+        state = self._states.get(key.aggregate_id) if may_remember and self.ledger.atomic else None
+        remembered = state is not None and version in (None, state.version)
+        if state is None or not remembered:
             state = self.current(key)
-        return Session.of_state(key.aggregate_id, state)
+            self.ledger.settle(key.aggregate_id)
+        return Session.of_state(key.aggregate_id, state), remembered
 
     def _save(self, session: Session, pending: Sequence[StreamEvent], also: Sequence[Any]) -> bool:
         """Save; True when it is stored, by this call or by an earlier try whose answer was lost."""
@@ -131,7 +142,12 @@ class Writer:
             session.pending_events.clear()
             stored = self._streams.event_at(session.id, pending[0].originator_version)
             return stored is not None and stored.chain == pending[0].chain
-        except ProgrammingError:
+        except ProgrammingError as error:
+            if also:
+                raise StorageError(
+                    f"The store refused to save the session together with `also` ({error}). "
+                    "A store that saves one stream at a time cannot do that: save them one by one."
+                ) from error
             if not entries:
                 raise
             # This module saves one stream at a time: from now on entries follow in a save of their own.

@@ -24,6 +24,7 @@ class CompactionReason(StrEnum):
     SUMMARIZER_DECLINED = "summarizer declined"
     SUMMARY_BLANK = "summary was blank"
     SUMMARY_TRUNCATED = "summary was cut at its length limit"
+    SUMMARY_CALLS_TOOLS = "summary asked for tools"
     RACE_LOST = "lost the race against another writer"
 
 

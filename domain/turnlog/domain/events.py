@@ -186,14 +186,12 @@ class MessageAppended(ContentEvent):
         return not self.synthetic and self.role in (Role.USER, Role.ASSISTANT)
 
     def _awaited(self, awaited: tuple[AwaitedCall, ...]) -> tuple[AwaitedCall, ...]:
-        closed, hidden = set(self.closes or ()), set(self.hides or ())
-        left: list[AwaitedCall] = []
-        for call in awaited:
-            key = call_key(call)
-            if key in closed and not call.hidden_by:
-                continue
-            change = (key in hidden) - (key in closed)
-            left.append(call._replace(hidden_by=call.hidden_by + change) if change else call)
+        left = list(awaited)
+        for key in self.closes or ():
+            answer(left, key)
+        for key in self.hides or ():
+            place = next(i for i, call in enumerate(left) if call_key(call) == key)
+            left[place] = left[place]._replace(hidden_by=left[place].hidden_by + 1)
         left += (AwaitedCall(self.originator_version, call_id, self.branch) for call_id in self.opens or ())
         return tuple(left)
 
@@ -325,6 +323,15 @@ STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
 def as_uuid(originator_id: object) -> UUID:
     """The aggregate's id, whichever id type the store has."""
     return originator_id if isinstance(originator_id, UUID) else UUID(cast("str", originator_id))
+
+
+def answer(awaited: list[AwaitedCall], key: str) -> None:
+    """Take the answer to a call of this key into account: one that hides it is answered before it."""
+    place = next((i for i, call in enumerate(awaited) if call_key(call) == key), None)
+    if place is not None and awaited[place].hidden_by:
+        awaited[place] = awaited[place]._replace(hidden_by=awaited[place].hidden_by - 1)
+    elif place is not None:
+        del awaited[place]
 
 
 def call_key(call: AwaitedCall) -> str:

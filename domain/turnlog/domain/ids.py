@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 from turnlog.domain.errors import InvalidIdError
@@ -43,6 +44,7 @@ def is_ancestor(ancestor: str | None, branch: str | None) -> bool:
     return branch is not None and branch.startswith(ancestor + ".")
 
 
+@lru_cache(maxsize=4096)
 def aggregate_id(session_id: str, namespace: str = "") -> UUID:
     """The id of the session's aggregate: the same for the same session id in the same namespace."""
     name = json.dumps([namespace, session_id], separators=(",", ":"))

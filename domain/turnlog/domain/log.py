@@ -138,8 +138,8 @@ class SessionEvent:
 class NewEvent:
     """An event that is to be appended: a message, or a type of the application's own with a payload.
 
-    Without an `id` the service makes one; with an id a second append of it is a repeat. Its `context` is added
-    to the one of the call.
+    Without an `id` the service makes one; with an id a second append of it is a repeat. Its `context` is
+    added to the one of the call.
     """
 
     message: Message | None = None
@@ -160,6 +160,10 @@ class NewEvent:
         if self.type == EventType.MESSAGE:
             if self.message is None or self.payload is not None:
                 raise InvalidEventError("A MESSAGE event needs a message and has no payload.")
+            if self.synthetic and (self.message.tool_calls or self.message.tool_responses):
+                raise InvalidEventError(
+                    "A synthetic message is a summary: it holds no tool calls or results."
+                )
         elif self.message is not None or self.synthetic:
             raise InvalidEventError(f"An event of type {self.type} has a payload and no message.")
         elif self.type == EventType.COMPACTION:

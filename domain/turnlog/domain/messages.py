@@ -261,6 +261,15 @@ class Message(BaseModel, frozen=True, extra="allow"):
         """The fields that are not declared."""
         return self.__pydantic_extra__ or {}
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but declared fields that are text, so that JSON holds it for sure."""
+        if self.shape or self.metadata or self.__pydantic_extra__:
+            return False
+        return not any(
+            part.__pydantic_extra__ or isinstance(part, ToolCallResponsePart) for part in self.parts
+        )
+
     def to_dict(self) -> dict[str, JsonValue]:
         """The message as plain JSON data; fields that are not set are left out."""
         return _plain(self)

@@ -28,12 +28,13 @@ from turnlog.domain.events import (
     SessionDeleted,
     SessionOpened,
     StreamEvent,
+    answer,
     call_key,
 )
 from turnlog.domain.ids import aggregate_id, check_id
 from turnlog.domain.json_text import checked_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
-from turnlog.domain.messages import Message, Role
+from turnlog.domain.messages import Message
 from turnlog.domain.state import AwaitedCall, Ranges, SessionState, covers, ranges_of
 
 
@@ -281,27 +282,16 @@ class Session(BaseAggregate[UUID]):
         """The awaited calls that the message answers, and those whose id it uses for calls of its own."""
         if not self.state.awaited:
             return [], []
+        awaited = list(self.state.awaited)
         closes: list[str] = []
-        hides: list[str] = []
-        if message.role is Role.TOOL:
-            for response in message.tool_responses:
-                if not response.provisional:
-                    call = self._newest_awaited(response.id, branch, besides=closes)
-                    closes += [call_key(call)] if call else []
-        for asked in message.tool_calls:
-            call = self._newest_awaited(asked.id, branch)
-            if call and not asked.awaiting and call_key(call) not in hides:
-                hides.append(call_key(call))
+        for response in message.tool_responses:
+            key = None if response.provisional else _newest_awaited(awaited, response.id, branch)
+            if key is not None:
+                answer(awaited, key)
+                closes.append(key)
+        asked = [call.id for call in message.tool_calls if not call.awaiting]
+        hides = [key for call_id in asked if (key := _newest_awaited(awaited, call_id, branch)) is not None]
         return closes, hides
-
-    def _newest_awaited(
-        self, call_id: str | None, branch: str | None, besides: Sequence[str] = ()
-    ) -> AwaitedCall | None:
-        key = _storable(call_id or "")
-        for call in reversed(self.state.awaited):
-            if call.call_id == key and call.branch == branch and call_key(call) not in besides:
-                return call
-        return None
 
     def _view_after(self, result: CompactionResult, summary_count: int) -> tuple[Ranges, bool]:
         """The ranges that the boundary at the next version names, and whether the last one is closed."""
@@ -359,7 +349,16 @@ def message_content(message: Message) -> str:
     """The message as its event keeps it: all but the role, as JSON text."""
     data = message.to_dict()
     del data["role"]
+    if message.is_plain:  # nothing but declared text, which needs no check
+        return to_json_text(data)
     return checked_json_text(data, "message")
+
+
+def _newest_awaited(awaited: Sequence[AwaitedCall], call_id: str | None, branch: str | None) -> str | None:
+    """The key of the newest awaited call of this id on the branch."""
+    wanted = (_storable(call_id or ""), branch)
+    found = next((call for call in reversed(awaited) if (call.call_id, call.branch) == wanted), None)
+    return call_key(found) if found else None
 
 
 def _context_text(context: Mapping[str, str] | None) -> str | None:

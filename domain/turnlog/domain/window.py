@@ -17,7 +17,7 @@ from turnlog.domain.compaction import (
 )
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import snap, turn_safe, turn_starts
+from turnlog.domain.turns import call_pairs, snap, turn_safe, turn_starts
 
 
 class _Unit(StrEnum):
@@ -95,7 +95,7 @@ class WindowCompactionStrategy:
         starts = turn_starts(conversation)
         if not starts:
             return CompactionResult(CompactionReason.NOTHING_TO_COVER)
-        preamble, turns = conversation[: starts[0]], conversation[starts[0] :]
+        preamble, turns = _with_results(conversation[: starts[0]], conversation[starts[0] :])
         pinned = (*system, *preamble, *(() if self.summarizer else summaries))
         snapped = snap(turns, self.window.raw_cut(turns, request.cost(pinned), request))
         cut = turn_safe(turns, snapped, request.awaited_ids)
@@ -136,6 +136,8 @@ class WindowCompactionStrategy:
         summary = answer if isinstance(answer, Summary) else Summary(tuple(answer))
         if summary.messages and all(_is_blank(message) for message in summary.messages):
             return Summary(declined=CompactionReason.SUMMARY_BLANK)
+        if any(message.tool_calls or message.tool_responses for message in summary.messages):
+            return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
         return summary
 
     @staticmethod
@@ -151,6 +153,21 @@ class WindowCompactionStrategy:
     def __str__(self) -> str:
         how = f" with {type(self.summarizer).__name__}" if self.summarizer else ""
         return f"window of {self.window}{how}"
+
+
+def _with_results(
+    preamble: Sequence[SessionEvent], turns: Sequence[SessionEvent]
+) -> tuple[list[SessionEvent], list[SessionEvent]]:
+    """The preamble with the results that came later to calls of its own, and the turns without these."""
+    together = [*preamble, *turns]
+    late = {result for call, result in call_pairs(together) if call < len(preamble) <= result}
+    if not late:
+        return list(preamble), list(turns)
+    rest = range(len(preamble), len(together))
+    return (
+        [*preamble, *(together[index] for index in sorted(late))],
+        [together[index] for index in rest if index not in late],
+    )
 
 
 def _is_blank(message: Message) -> bool:

@@ -21,6 +21,7 @@ from turnlog.domain.events import (
     StreamEvent,
     as_uuid,
 )
+from turnlog.domain.ids import is_utf8
 
 _OUR_TOPICS = "turnlog.domain.events:"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -167,6 +168,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                 if event.moves_idle_expiry:
                     active_at = _micros(event.timestamp)
             elif isinstance(event, ExpiryMoved):
+                active_at = None
                 c.execute(
                     "UPDATE turnlog_sessions SET expires_at = ? WHERE aggregate_id = ?",
                     (_micros_of_text(event.expires_at), key),
@@ -207,6 +209,8 @@ class SqliteDirectory:
 
     def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix."""
+        if not is_utf8(prefix):
+            return ()
         return self._select(
             "namespace = ? AND session_id >= ? AND substr(session_id, 1, ?) = ? ORDER BY session_id LIMIT ?",
             (namespace, prefix, len(prefix), prefix, limit),
