@@ -143,6 +143,35 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+class InvalidPlanError(TurnlogError):
+    """A compaction plan is malformed."""
+
+
+class ForeignEventError(TurnlogError):
+    """An event of a plan belongs to another session."""
+
+    def __init__(self, event_id: str, session_id: str) -> None:
+        super().__init__(f"Event {_shown(event_id)} does not belong to session {_shown(session_id)}.")
+        self.event_id = event_id
+        self.session_id = session_id
+
+
+class UnknownPlanEventError(TurnlogError):
+    """A plan names an event that the log does not hold."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"The plan names event {_shown(event_id)}, which the log does not hold.")
+        self.event_id = event_id
+
+
+class DuplicateEventError(TurnlogError):
+    """A plan would put an event into the log twice."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"The plan would put event {_shown(event_id)} into the log twice.")
+        self.event_id = event_id
+
+
 class StorageError(TurnlogError):
     """The database cannot be used."""
 

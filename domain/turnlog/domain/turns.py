@@ -15,14 +15,17 @@ def turn_starts(events: Sequence[SessionEvent]) -> list[int]:
 
 
 def snap(events: Sequence[SessionEvent], raw_cut: int) -> int:
-    """The raw cut moved to a turn start: forward, or back to the newest one when none follows.
+    """The first turn start at the raw cut or behind it; the end when none follows."""
+    return next((start for start in turn_starts(events) if start >= raw_cut), len(events))
 
-    Without a turn start, and for a cut at the very front, 0: nothing is cut.
+
+def cut_at_turn(events: Sequence[SessionEvent], raw_cut: int) -> int:
+    """The raw cut moved forward to a turn start, or back to the newest one when none follows.
+
+    Without a turn start 0: nothing is cut.
     """
-    starts = turn_starts(events)
-    if raw_cut <= 0 or not starts:
-        return 0
-    return next((start for start in starts if start >= raw_cut), starts[-1])
+    cut = snap(events, raw_cut)
+    return cut if cut < len(events) else max(turn_starts(events), default=0)
 
 
 def turn_safe(events: Sequence[SessionEvent], cut: int, awaited: frozenset[str] = frozenset()) -> int:

@@ -17,7 +17,7 @@ from turnlog.domain.compaction import (
 )
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import call_pairs, snap, turn_safe, turn_starts
+from turnlog.domain.turns import call_pairs, cut_at_turn, turn_safe, turn_starts
 
 
 class _Unit(StrEnum):
@@ -97,7 +97,7 @@ class WindowCompactionStrategy:
             return CompactionResult(CompactionReason.NOTHING_TO_COVER)
         preamble, turns = _with_results(conversation[: starts[0]], conversation[starts[0] :])
         pinned = (*system, *preamble, *(() if self.summarizer else summaries))
-        snapped = snap(turns, self.window.raw_cut(turns, request.cost(pinned), request))
+        snapped = cut_at_turn(turns, self.window.raw_cut(turns, request.cost(pinned), request))
         cut = turn_safe(turns, snapped, request.awaited_ids)
         if cut == 0:
             held = snapped > 0 and turn_safe(turns, snapped) > 0

@@ -1,0 +1,216 @@
+"""The four strategies of the archive design.
+
+They archive every superseded system message on every pass, keep the latest of each branch where it was
+stored, and keep summaries where they are. What is left, the real events, is cut at a turn start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from turnlog.domain.compaction import (
+    CompactionReason,
+    CompactionRequest,
+    CompactionResult,
+    Summary,
+    SummaryRequest,
+    require_positive,
+)
+from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.log import SessionEvent, superseded_system
+from turnlog.domain.messages import Message
+from turnlog.domain.rendering import event_text
+from turnlog.domain.summarizing import (
+    INSTRUCTIONS,
+    SHADOW_PROMPT,
+    EventFormatter,
+    FailureCallback,
+    PromptSummarizer,
+    TextModel,
+)
+from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts
+
+
+@dataclass(frozen=True)
+class _Active:
+    """The active events, parted the way all four strategies see them."""
+
+    events: tuple[SessionEvent, ...]
+    superseded: frozenset[str]
+    system: tuple[SessionEvent, ...]
+    summaries: tuple[SessionEvent, ...]
+    real: tuple[SessionEvent, ...]
+
+    @classmethod
+    def of(cls, events: tuple[SessionEvent, ...]) -> _Active:
+        superseded = superseded_system(events)
+        return cls(
+            events,
+            superseded,
+            tuple(e for e in events if e.is_stored_system and e.id not in superseded),
+            tuple(e for e in events if e.synthetic),
+            tuple(e for e in events if not e.is_stored_system and not e.synthetic),
+        )
+
+
+@dataclass(frozen=True)
+class SlidingWindowCompactionStrategy:
+    """Keeps the newest `max_events` real events without a branch, from the next turn start on."""
+
+    max_events: int = 20
+
+    def __post_init__(self) -> None:
+        require_positive("max_events", self.max_events)
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """One pass over the active events."""
+        active = _Active.of(request.events)
+        return _archived(request, active, _cut(request, active.real, _newest(active.real, self.max_events)))
+
+    def __str__(self) -> str:
+        return f"sliding window of {self.max_events} events"
+
+
+@dataclass(frozen=True)
+class TurnWindowCompactionStrategy:
+    """Keeps the newest `max_turns` turns, and what stands in front of the first turn."""
+
+    max_turns: int = 10
+
+    def __post_init__(self) -> None:
+        require_positive("max_turns", self.max_turns)
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """One pass over the active events."""
+        active = _Active.of(request.events)
+        starts = turn_starts(active.real)
+        if len(starts) <= self.max_turns:
+            return _archived(request, active, 0)
+        cut = turn_safe(active.real, starts[-self.max_turns], request.awaited_ids)
+        return _archived(request, active, cut, keep_before=starts[0])
+
+    def __str__(self) -> str:
+        return f"turn window of {self.max_turns} turns"
+
+
+@dataclass(frozen=True)
+class TokenCountCompactionStrategy:
+    """Keeps the longest run of newest real events within `max_tokens`, system messages and summaries off."""
+
+    max_tokens: int = 4000
+
+    def __post_init__(self) -> None:
+        require_positive("max_tokens", self.max_tokens)
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """One pass over the active events."""
+        active = _Active.of(request.events)
+        left = self.max_tokens - request.cost((*active.system, *active.summaries))
+        raw = len(active.real)
+        while raw > 0 and left >= (cost := request.tokens(active.real[raw - 1])):
+            left -= cost
+            raw -= 1
+        return _archived(request, active, _cut(request, active.real, raw))
+
+    def __str__(self) -> str:
+        return f"token count of {self.max_tokens} tokens"
+
+
+@dataclass(frozen=True)
+class RecursiveSummarizationCompactionStrategy:
+    """Summarizes what leaves, the earlier summaries included, in front of the first event that is kept.
+
+    The model is asked only when something is cut. A blank answer calls `on_failure` and archives superseded
+    system messages only; a failing call calls it too and is raised.
+    """
+
+    model: TextModel
+    max_events_to_keep: int = 10
+    overlap_size: int = 2
+    shadow_prompt: str = SHADOW_PROMPT
+    instructions: str = INSTRUCTIONS
+    format_event: EventFormatter = event_text
+    on_failure: FailureCallback | None = None
+    _summarizer: PromptSummarizer = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_positive("max_events_to_keep", self.max_events_to_keep)
+        if self.overlap_size >= self.max_events_to_keep:
+            raise InvalidSettingError(
+                f"overlap_size ({self.overlap_size}) must be smaller than max_events_to_keep "
+                f"({self.max_events_to_keep})."
+            )
+        summarizer = PromptSummarizer(
+            self.model,
+            self.overlap_size,
+            self.shadow_prompt,
+            self.instructions,
+            self.format_event,
+            self.on_failure,
+        )
+        object.__setattr__(self, "_summarizer", summarizer)
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """One pass over the active events."""
+        active = _Active.of(request.events)
+        cut = _cut(request, active.real, _newest(active.real, self.max_events_to_keep))
+        if cut == 0:
+            return _archived(request, active, 0)
+        summary = self._summarizer.summarize(
+            SummaryRequest(
+                active.summaries,
+                active.real[:cut],
+                active.real[cut:],
+                request.tokens,
+                request.session_id,
+                request.branch,
+            )
+        )
+        if not summary.messages:
+            return _archived(request, active, 0, declined=summary.declined)
+        return _archived(request, active, cut, summary=summary)
+
+    def __str__(self) -> str:
+        return f"recursive summarization keeping {self.max_events_to_keep} events"
+
+
+def _newest(real: Sequence[SessionEvent], count: int) -> int | None:
+    """The index of the newest `count` events without a branch, None when there are no more than these."""
+    places = [index for index, event in enumerate(real) if event.branch is None]
+    return places[-count] if len(places) > count else None
+
+
+def _cut(request: CompactionRequest, real: Sequence[SessionEvent], raw_cut: int | None) -> int:
+    return 0 if raw_cut is None else turn_safe(real, cut_at_turn(real, raw_cut), request.awaited_ids)
+
+
+def _archived(
+    request: CompactionRequest,
+    active: _Active,
+    cut: int,
+    *,
+    keep_before: int = 0,
+    summary: Summary | None = None,
+    declined: CompactionReason = CompactionReason.NOTHING_TO_COVER,
+) -> CompactionResult:
+    """The result of archiving the real events from `keep_before` to `cut`, and what no pass keeps."""
+    leaves = {event.id for event in active.real[keep_before:cut]} | active.superseded
+    messages: tuple[Message, ...] = ()
+    if summary is not None:
+        leaves |= {event.id for event in active.summaries}
+        messages = summary.messages
+    kept = [event for event in active.events if event.id not in leaves]
+    covered = tuple(event for event in active.events if event.id in leaves)
+    if not covered:
+        return CompactionResult(declined)
+    place = next((i for i, event in enumerate(kept) if event.id == active.real[cut].id), 0) if messages else 0
+    gone = request.cost(event for event in covered if event.id not in active.superseded)
+    return CompactionResult(
+        CompactionReason.COMPACTED,
+        covered_events=covered,
+        pinned_events=tuple(kept[:place]),
+        preserved_events=tuple(kept[place:]),
+        summary=messages,
+        tokens_estimated_saved=max(0, gone - sum(map(request.message_tokens, messages))),
+    )
