@@ -115,7 +115,7 @@ class Writer:
     def _load(self, key: SessionKey, may_remember: bool, version: int | None) -> tuple[Session, bool]:
         """The session, and whether its state was only remembered."""
         state = self._states.get(key.aggregate_id) if may_remember and self.ledger.atomic else None
-        remembered = state is not None and version in (None, state.version)
+        remembered = state is not None and not state.is_deleted and version in (None, state.version)
         if state is None or not remembered:
             state = self.current(key)
             self.ledger.settle(key.aggregate_id)

@@ -16,6 +16,7 @@ from turnlog.domain.errors import (
     InvalidBoundaryError,
     InvalidSettingError,
     NaiveTimeError,
+    SessionNotFoundError,
 )
 from turnlog.domain.events import (
     SESSION_TOPIC,
@@ -325,6 +326,8 @@ class Session(BaseAggregate[UUID]):
     ) -> StreamEvent:
         """The event of this class as the next of the stream: stamped, anchored, linked, and pending."""
         before = self.state
+        if before.is_deleted:
+            raise SessionNotFoundError(str(self.id))
         event = event_class(
             originator_id=self.id,
             originator_version=before.version + 1,
