@@ -25,6 +25,7 @@ from turnlog.application.storage import unlocked
 from turnlog.application.streams import Lru, SessionStreams
 from turnlog.application.token_counts import TokenCounts
 from turnlog.application.writing import Also, SessionKey, Writer
+from turnlog.domain.branches import branch_request, owned_events, place
 from turnlog.domain.compaction import (
     CompactionReason,
     CompactionRequest,
@@ -47,7 +48,7 @@ from turnlog.domain.errors import (
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.filters import EventFilter
-from turnlog.domain.ids import aggregate_id, check_id, own_event_id, own_event_id_version
+from turnlog.domain.ids import aggregate_id, check_branch, check_id, own_event_id, own_event_id_version
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
@@ -530,82 +531,84 @@ class SessionService:
         trigger: CompactionTrigger | None,
         strategy: CompactionStrategy,
         *,
+        branch: str | None = None,
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> CompactionResult:
         """One pass: ask the trigger (None: always), run the strategy, record the boundary and its summary.
 
-        No lock and no transaction is held while the strategy runs. When a message came meanwhile the pass
-        lost its race: the result is unchanged and says so. What the strategy raises is raised, and nothing
-        is written.
+        With a `branch` the pass owns the messages of exactly that branch; without one it owns the session. No
+        lock and no transaction is held while the strategy runs. When a message that the pass owns came
+        meanwhile, or one that it covers left the view, it lost its race: the result is unchanged and says so.
+        What the strategy raises is raised, and nothing is written.
         """
         key = self._key(session_id)
         state = self._writer.current(key)
         view = self._streams.view(key.aggregate_id, session_id, state)
         request = self._request(session_id, state, view)
+        if branch is not None:
+            request = branch_request(request, check_branch(branch))
         before = request.cost_of_view()
         if trigger is not None and not trigger(request):
-            return CompactionResult(
-                CompactionReason.TRIGGER_DID_NOT_FIRE,
-                tokens_before=before,
-                tokens_after=before,
-                version=state.version,
-            )
-        result = replace(strategy.compact(request), tokens_before=before, tokens_after=before)
-        if not result.is_unchanged:
-            result.check_turn_safe(view.events)
-            result = self._record_boundary(
-                key, state, result, strategy, trigger, merged_context(context), also
-            )
-        return result if result.version is not None else replace(result, version=state.version)
+            result = CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
+        else:
+            result = strategy.compact(request)
+        result = replace(result, tokens_before=before, tokens_after=before, version=state.version)
+        if result.is_unchanged:
+            return result
+        result.check_turn_safe(view.events)
+        attempt = _Pass(key, view, result, branch, strategy, trigger, merged_context(context))
+        return self._record_pass(attempt, also)
 
     # --- how it is done
 
-    def _record_boundary(
-        self,
-        key: SessionKey,
-        seen: SessionState,
-        result: CompactionResult,
-        strategy: object,
-        trigger: object,
-        context: Mapping[str, str],
-        also: Also,
-    ) -> CompactionResult:
+    def _record_pass(self, attempt: _Pass, also: Also) -> CompactionResult:
+        key = attempt.key
+        recorded = attempt.result
+
         def decide(session: Session, own_id: Callable[[int], str]) -> None:
-            if session.state.view != seen.view:
-                raise _RaceLostError
+            nonlocal recorded
+            recorded = attempt.result_for(self._streams.view(key.aggregate_id, key.session_id, session.state))
             summary = [
-                (own_id(1 + place), NewEvent(message=message, synthetic=True))
-                for place, message in enumerate(result.summary)
+                (own_id(1 + place), NewEvent(message=message, synthetic=True, branch=attempt.branch))
+                for place, message in enumerate(recorded.summary)
             ]
             session.compact(
-                result,
+                recorded,
                 boundary_id=own_id(0),
                 summary=summary,
                 now=self._now(),
-                strategy=strategy,
-                trigger=trigger,
-                context=context,
+                branch=attempt.branch,
+                strategy=attempt.strategy,
+                trigger=attempt.trigger,
+                context=attempt.context,
             )
 
         try:
             boundary, *summary = self._record_once(key, None, decide, also)
-        except (_RaceLostError, VersionConflictError):
+        except (_RaceLostError, VersionConflictError) as error:
+            if isinstance(error, VersionConflictError) and not callable(also) and len(also) > 0:
+                raise  # the host's aggregates lost their events: the host has to know
+            before = attempt.result.tokens_before
             return CompactionResult(
                 CompactionReason.RACE_LOST,
-                tokens_before=result.tokens_before,
-                tokens_after=result.tokens_before,
+                tokens_before=before,
+                tokens_after=before,
                 version=self._writer.current(key).version,
             )
-        summary_events = tuple(summary)
-        after = result.preserved_events + summary_events + result.pinned_events
-        counts = self._token_counts()
+        version = summary[-1].version if summary else boundary.version
+        state = self._streams.state(key.aggregate_id, version)
+        assert state is not None  # noqa: S101 - it was just written
+        view = self._streams.view(key.aggregate_id, key.session_id, state)
+        request = self._request(key.session_id, state, view)
+        if attempt.branch is not None:
+            request = branch_request(request, attempt.branch)
         return replace(
-            result,
-            version=summary_events[-1].version if summary_events else boundary.version,
+            recorded,
+            version=version,
             boundary=boundary,
-            summary_events=summary_events,
-            tokens_after=sum(map(counts.of_event, after)),
+            summary_events=tuple(summary),
+            tokens_after=request.cost_of_view(),
         )
 
     def _record_once(
@@ -725,6 +728,32 @@ class SessionService:
         now = self._clock()
         _require_aware("The clock's time", now)
         return now
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A pass that has its result and is about to be recorded."""
+
+    key: SessionKey
+    view: View
+    result: CompactionResult
+    branch: str | None
+    strategy: object
+    trigger: object
+    context: Mapping[str, str]
+
+    def result_for(self, now: View) -> CompactionResult:
+        """The result for the view as it is at the write, or `_RaceLostError`."""
+        if self.branch is None:
+            if now.ids != self.view.ids:
+                raise _RaceLostError
+            return self.result
+        ours = {event.id for event in owned_events(self.view.events, self.branch)}
+        held = {event.id for event in now.events}
+        came = any(event.id not in ours for event in owned_events(now.events, self.branch))
+        if came or not all(event.id in held for event in self.result.covered_events):
+            raise _RaceLostError
+        return place(self.result, now.events, self.branch)
 
 
 class _RaceLostError(TurnlogError):

@@ -33,6 +33,7 @@ class CompactionRequest:
     """What triggers and strategies look at: the view, and what its events cost.
 
     `awaited` are the ids of events with a call that awaits its result; by default they are found in the view.
+    In a pass with a branch `view` holds what the branch owns, and `told` all that it is told.
     """
 
     view: View
@@ -41,6 +42,7 @@ class CompactionRequest:
     session_id: str = ""
     branch: str | None = None
     awaited: frozenset[str] | None = None
+    told: tuple[SessionEvent, ...] | None = None
 
     @property
     def events(self) -> tuple[SessionEvent, ...]:
@@ -57,9 +59,10 @@ class CompactionRequest:
         return sum(map(self.tokens, events))
 
     def cost_of_view(self) -> int:
-        """The tokens of what is sent: the view without superseded system messages."""
-        superseded = superseded_system(self.events)
-        return self.cost(event for event in self.events if event.id not in superseded)
+        """The tokens of what is sent: what is told, without superseded system messages."""
+        told = self.events if self.told is None else self.told
+        superseded = superseded_system(told)
+        return self.cost(event for event in told if event.id not in superseded)
 
 
 @dataclass(frozen=True)
