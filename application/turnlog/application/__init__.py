@@ -1,13 +1,18 @@
 """The application: the session service and what it runs on."""
 
+from turnlog.application.appending import Appendable
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.context import event_context
+from turnlog.application.core import Capabilities
+from turnlog.application.lifecycle import SessionDetails
 from turnlog.application.ports import SessionRow
-from turnlog.application.service import Capabilities, SessionDetails, SessionService, SessionUsage
+from turnlog.application.reading import SessionUsage
+from turnlog.application.service import SessionService
 from turnlog.application.sessions import AnchorSnapshots, Sessions
 
 __all__ = [
     "AnchorSnapshots",
+    "Appendable",
     "AsyncSessionService",
     "Capabilities",
     "SessionDetails",

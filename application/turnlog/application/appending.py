@@ -1,118 +1,176 @@
-"""One batch of an append: what of it is new, and what the session holds already."""
+"""Use cases: what is appended to a log."""
 
 from __future__ import annotations
 
-import secrets
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
+from typing import Any, TypeAlias
 
-from turnlog.application.writing import SessionKey
-from turnlog.domain.errors import InvalidEventError, VersionConflictError
-from turnlog.domain.events import StreamEvent
-from turnlog.domain.ids import own_event_id, own_event_id_version
-from turnlog.domain.json_text import to_json_text
-from turnlog.domain.log import RESERVED_TYPES, EventType, NewEvent, SessionEvent
-from turnlog.domain.session import Session, message_content
+from turnlog.application.batch import Batch
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore
+from turnlog.application.writing import Also
+from turnlog.domain.compaction import (
+    CompactionResult,
+)
+from turnlog.domain.errors import (
+    InvalidBoundaryError,
+    UnknownEventError,
+)
+from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
+from turnlog.domain.messages import Message
+from turnlog.domain.session import Session
 
-Locate = Callable[[SessionKey, str], int | None]
-"""The version of an event id in a session, None when it is not there."""
+Appendable: TypeAlias = Message | NewEvent | SessionEvent
+"""What can be appended: a message, a new event with its id and branch, or an event of another log."""
 
 
-@dataclass
-class Batch:
-    """The events of one append, and what became of each."""
+class Appending(ServiceCore):
+    """The use cases that append to a log."""
 
-    key: SessionKey
-    events: Sequence[NewEvent]
-    expected_version: int | None
-    context: Mapping[str, str]
-    repeats: dict[str, int] = field(default_factory=dict[str, int])
-    recorded: dict[int, StreamEvent] = field(default_factory=dict[int, StreamEvent])
+    def append_message(
+        self,
+        session_id: str,
+        message: Message,
+        *,
+        event_id: str | None = None,
+        branch: str | None = None,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> SessionEvent:
+        """Append one message and return it as it is stored.
 
-    def __post_init__(self) -> None:
-        for event in self.events:
-            if event.type in RESERVED_TYPES and event.type != EventType.MESSAGE:
-                raise InvalidEventError(f"Events of type {event.type} are written by turnlog alone.")
-
-    def record(self, session: Session, now: datetime, locate: Locate, *, look_up: bool) -> None:
-        """Record what is new on the session; refuse when the expected version is not its version.
-
-        Repeats are looked up with `look_up`; without it only ids in the form of the service's own are, which
-        need no entry in the ledger where they say their version. Looking up behind the load is exact: what
-        comes later fails the version check.
+        With an `event_id` that the session holds already it is a repeat: nothing changes, and `is_repeat` and
+        `differs` of the returned event say so.
         """
-        unexpected = self.expected_version not in (None, session.version)
-        for event in self.events:
-            if event.id is None or event.id in self.repeats:
-                continue
-            if look_up or unexpected or own_event_id_version(event.id) is not None:
-                version = locate(self.key, event.id)
-                if version is not None:
-                    self.repeats[event.id] = version
-        if unexpected and not all(event.id in self.repeats for event in self.events):
-            raise VersionConflictError(self.key.session_id, self.expected_version or 0, session.version)
-        self.recorded.clear()
-        seen: set[str] = set(self.repeats)
-        for place, event in enumerate(self.events):
-            if event.id in seen:
-                continue
-            if event.id is not None:
-                seen.add(event.id)
-            event_id = event.id or own_event_id(session.version + 1, secrets.token_hex(10))
-            self.recorded[place] = session.append(
-                event, event_id=event_id, now=now, context=self._context_of(event)
+        new = NewEvent(message=message, id=event_id, branch=branch, occurred_at=occurred_at)
+        return self.append_events(session_id, (new,), context=context, also=also)[0]
+
+    def append_event(
+        self,
+        session_id: str,
+        event: Appendable | EventType | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        event_id: str | None = None,
+        branch: str | None = None,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> SessionEvent:
+        """Append one event: a type of the application's own with its JSON payload, or anything appendable."""
+        if isinstance(event, str):
+            event = NewEvent(
+                type=EventType.of(event),
+                payload=payload if payload is not None else {},
+                id=event_id,
+                branch=branch,
+                occurred_at=occurred_at,
+            )
+        return self.append_events(session_id, (event,), context=context, also=also)[0]
+
+    def append_events(
+        self,
+        session_id: str,
+        events: Sequence[Appendable],
+        *,
+        expected_version: int | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> tuple[SessionEvent, ...]:
+        """Append in one write and return what is stored, in the order given; repeats are left out.
+
+        With an `expected_version` that is not the session's, `VersionConflictError` and nothing is written,
+        unless the batch holds nothing but repeats. With host objects in `also` a lost race raises it as well.
+        """
+        key = self._key(session_id)
+        batch = Batch(
+            key, tuple(NewEvent.of(event) for event in events), expected_version, merged_context(context)
+        )
+        if not batch.events:
+            self._writer.current(key)
+            return ()
+        tries = itertools.count()
+
+        def decide(session: Session) -> None:
+            exact = self._writer.ledger.atomic and (callable(also) or len(also) == 0)
+            batch.record(session, self._now(), self._locate, look_up=next(tries) > 0 or not exact)
+
+        self._writer.write(key, decide, also=also, at_version=expected_version)
+        return batch.stored(lambda version: self._streams.entry_at(key.aggregate_id, session_id, version))
+
+    def abandon(
+        self,
+        session_id: str,
+        event_id: str,
+        call_id: str,
+        *,
+        abandonment_id: str | None = None,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> SessionEvent:
+        """Give up waiting for the result of an awaited call of this event; its turn may leave the view then.
+
+        Raises `UnknownEventError`, `CallNotAwaitedError`.
+        """
+        key = self._key(session_id)
+        self._writer.current(key)
+        call_version = self._locate(key, event_id)
+        if call_version is None:
+            raise UnknownEventError(session_id, event_id)
+
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:
+            session.abandon(
+                event_id=abandonment_id or own_id(0),
+                call_event_id=event_id,
+                call_version=call_version,
+                call_id=call_id,
+                now=self._now(),
+                occurred_at=occurred_at,
+                context=merged_context(context),
             )
 
-    def stored(self, entry_at: Callable[[int], SessionEvent | None]) -> tuple[SessionEvent, ...]:
-        """The stored events in the order of the batch."""
-        first: dict[str, int] = {}
-        for place in self.recorded:
-            event_id = self.events[place].id
-            if event_id is not None:
-                first[event_id] = place
-        return tuple(self._stored(place, first, entry_at) for place in range(len(self.events)))
+        return self._record_once(key, abandonment_id, decide, also)[0]
 
-    def _stored(
-        self, place: int, first: Mapping[str, int], entry_at: Callable[[int], SessionEvent | None]
-    ) -> SessionEvent:
-        new = self.events[place]
-        if place in self.recorded:
-            return self._entry(new, self.recorded[place])
-        assert new.id is not None  # noqa: S101 - only an event with an id can be a repeat
-        if new.id in first:
-            origin = first[new.id]
-            held: SessionEvent | None = self._entry(self.events[origin], self.recorded[origin])
-        else:
-            held = entry_at(self.repeats[new.id])
-        assert held is not None  # noqa: S101 - the ledger names entries only
-        return replace(held, is_repeat=True, differs=_differs(new, held))
+    def restore_boundary(
+        self,
+        session_id: str,
+        boundary_id: str,
+        boundary: CompactionBoundary,
+        summary: Sequence[NewEvent] = (),
+        *,
+        occurred_at: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> tuple[SessionEvent, ...]:
+        """Record a boundary of an exported log, with the messages of its summary behind it and all ids kept.
 
-    def _context_of(self, event: NewEvent) -> Mapping[str, str]:
-        return {**self.context, **event.context} if event.context else self.context
+        A boundary that the session holds already is a repeat. Raises `InvalidBoundaryError` when it names
+        what is not in the view.
+        """
+        key = self._key(session_id)
+        if tuple(event.id for event in summary) != boundary.summary:
+            raise InvalidBoundaryError(
+                "The summary messages must be those that the boundary names, in order."
+            )
 
-    def _entry(self, new: NewEvent, event: StreamEvent) -> SessionEvent:
-        """The entry as a reader will get it, made without reading it again."""
-        return SessionEvent(
-            id=vars(event)["event_id"],
-            type=new.type,
-            version=event.originator_version,
-            timestamp=event.timestamp,
-            session_id=self.key.session_id,
-            branch=new.branch,
-            synthetic=new.synthetic,
-            message=new.message,
-            payload=None if new.message else dict(new.payload or {}),
-            context=self._context_of(new),
-            occurred_at=new.occurred_at,
-        )
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:  # noqa: ARG001 - all ids are given
+            view = self._streams.view(key.aggregate_id, session_id, session.state)
+            session.compact(
+                CompactionResult.of_boundary(boundary, view.events),
+                boundary_id=boundary_id,
+                summary=[(event.id or "", replace(event, synthetic=True)) for event in summary],
+                now=self._now(),
+                branch=boundary.branch,
+                covered_count=boundary.covered_count,
+                strategy=boundary.strategy,
+                trigger=boundary.trigger,
+                occurred_at=occurred_at,
+                context=merged_context(context),
+            )
 
-
-def _differs(new: NewEvent, held: SessionEvent) -> bool:
-    if (new.type, new.branch, new.synthetic) != (held.type, held.branch, held.synthetic):
-        return True
-    if new.message is None or held.message is None:
-        return to_json_text(new.payload or {}) != to_json_text(held.payload or {})
-    return new.message.role != held.message.role or message_content(new.message) != message_content(
-        held.message
-    )
+        return self._record_once(key, boundary_id, decide, also)

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from eventsourcing.application import Application
 
-from turnlog.application.service import Capabilities, SessionService
+from turnlog.application.core import Capabilities
+from turnlog.application.service import SessionService
 from turnlog.domain.estimation import TokenEstimator
 
 P = ParamSpec("P")

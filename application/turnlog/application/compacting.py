@@ -1,0 +1,143 @@
+"""Use case: compacting a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore
+from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.branches import branch_request, owned_events, place
+from turnlog.domain.compaction import (
+    CompactionReason,
+    CompactionResult,
+    CompactionStrategy,
+    CompactionTrigger,
+)
+from turnlog.domain.errors import (
+    TurnlogError,
+    VersionConflictError,
+)
+from turnlog.domain.ids import check_branch
+from turnlog.domain.log import NewEvent
+from turnlog.domain.session import Session
+from turnlog.domain.view import View
+
+
+class Compacting(ServiceCore):
+    """The use case of one compaction pass."""
+
+    def compact(
+        self,
+        session_id: str,
+        trigger: CompactionTrigger | None,
+        strategy: CompactionStrategy,
+        *,
+        branch: str | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> CompactionResult:
+        """One pass: ask the trigger (None: always), run the strategy, record the boundary and its summary.
+
+        With a `branch` the pass owns the messages of exactly that branch; without one it owns the session. No
+        lock and no transaction is held while the strategy runs. When a message that the pass owns came
+        meanwhile, or one that it covers left the view, it lost its race: the result is unchanged and says so.
+        What the strategy raises is raised, and nothing is written.
+        """
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        view = self._streams.view(key.aggregate_id, session_id, state)
+        request = self._request(session_id, state, view)
+        if branch is not None:
+            request = branch_request(request, check_branch(branch))
+        before = request.cost_of_view()
+        if trigger is not None and not trigger(request):
+            result = CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
+        else:
+            result = strategy.compact(request)
+        result = replace(result, tokens_before=before, tokens_after=before, version=state.version)
+        if result.is_unchanged:
+            return result
+        result.check_turn_safe(view.events)
+        attempt = _Pass(key, view, result, branch, strategy, trigger, merged_context(context))
+        return self._record_pass(attempt, also)
+
+    def _record_pass(self, attempt: _Pass, also: Also) -> CompactionResult:
+        key = attempt.key
+        recorded = attempt.result
+
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:
+            nonlocal recorded
+            recorded = attempt.result_for(self._streams.view(key.aggregate_id, key.session_id, session.state))
+            summary = [
+                (own_id(1 + place), NewEvent(message=message, synthetic=True, branch=attempt.branch))
+                for place, message in enumerate(recorded.summary)
+            ]
+            session.compact(
+                recorded,
+                boundary_id=own_id(0),
+                summary=summary,
+                now=self._now(),
+                branch=attempt.branch,
+                strategy=attempt.strategy,
+                trigger=attempt.trigger,
+                context=attempt.context,
+            )
+
+        try:
+            boundary, *summary = self._record_once(key, None, decide, also)
+        except (_RaceLostError, VersionConflictError) as error:
+            if isinstance(error, VersionConflictError) and not callable(also) and len(also) > 0:
+                raise  # the host's aggregates lost their events: the host has to know
+            before = attempt.result.tokens_before
+            return CompactionResult(
+                CompactionReason.RACE_LOST,
+                tokens_before=before,
+                tokens_after=before,
+                version=self._writer.current(key).version,
+            )
+        version = summary[-1].version if summary else boundary.version
+        state = self._streams.state(key.aggregate_id, version)
+        assert state is not None  # noqa: S101 - it was just written
+        view = self._streams.view(key.aggregate_id, key.session_id, state)
+        request = self._request(key.session_id, state, view)
+        if attempt.branch is not None:
+            request = branch_request(request, attempt.branch)
+        return replace(
+            recorded,
+            version=version,
+            boundary=boundary,
+            summary_events=tuple(summary),
+            tokens_after=request.cost_of_view(),
+        )
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A pass that has its result and is about to be recorded."""
+
+    key: SessionKey
+    view: View
+    result: CompactionResult
+    branch: str | None
+    strategy: object
+    trigger: object
+    context: Mapping[str, str]
+
+    def result_for(self, now: View) -> CompactionResult:
+        """The result for the view as it is at the write, or `_RaceLostError`."""
+        if self.branch is None:
+            if now.ids != self.view.ids:
+                raise _RaceLostError
+            return self.result
+        ours = {event.id for event in owned_events(self.view.events, self.branch)}
+        held = {event.id for event in now.events}
+        came = any(event.id not in ours for event in owned_events(now.events, self.branch))
+        if came or not all(event.id in held for event in self.result.covered_events):
+            raise _RaceLostError
+        return place(self.result, now.events, self.branch)
+
+
+class _RaceLostError(TurnlogError):
+    """The view changed while a pass ran."""

@@ -1,0 +1,197 @@
+"""What all use cases of the session service stand on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.utils import resolve_topic
+
+from turnlog.application.directory import CatchUpDirectory
+from turnlog.application.ledger import RowLedger, StreamLedger
+from turnlog.application.mapper_check import check_mapper
+from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.sessions import Sessions
+from turnlog.application.storage import unlocked
+from turnlog.application.streams import Lru, SessionStreams
+from turnlog.application.token_counts import TokenCounts
+from turnlog.application.writing import Also, SessionKey, Writer
+from turnlog.domain.compaction import CompactionRequest
+from turnlog.domain.entries import entry_of
+from turnlog.domain.errors import InvalidSettingError, NaiveTimeError
+from turnlog.domain.estimation import TokenEstimator
+from turnlog.domain.events import StreamEvent
+from turnlog.domain.ids import aggregate_id, check_id, own_event_id, own_event_id_version
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.session import Session
+from turnlog.domain.state import SessionState
+from turnlog.domain.view import View
+
+_ESTIMATOR_TOPIC = "turnlog.infrastructure.tokens:TiktokenEstimator"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What holds on the store beneath.
+
+    `event_ids` says how repeats are known: `rows` or `streams` (exact, in the write itself), or `trailing`
+    (exact through the version check, at the price of a look-up). `directory` is `rows` (one query) or
+    `catch-up` (the reader pays).
+    """
+
+    persistence: str
+    event_ids: str
+    directory: str
+
+
+class ServiceCore:
+    """The application, its streams and its writer, and what every use case needs of them."""
+
+    def __init__(
+        self,
+        app: Application[UUID] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        token_estimator: TokenEstimator | None = None,
+        clock: Callable[[], datetime] | None = None,
+        namespace: str = "",
+    ) -> None:
+        if app is not None and env is not None:
+            raise InvalidSettingError(
+                "`env` is for the service's own application: give it or `app`, not both."
+            )
+        self._owns_app = app is None
+        self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
+        check_mapper(self._app.mapper)
+        self._namespace = namespace
+        self._clock = clock or _utc_now
+        self._estimator = token_estimator
+        self._counts: TokenCounts | None = None
+        self._streams = SessionStreams(self._app)
+        recorder = self._app.recorder
+        if isinstance(recorder, SessionRowsRecorder):
+            recorder.bind(self._app.mapper)
+            self._directory: Directory = recorder.directory
+            self._writer = Writer(self._app, self._streams, RowLedger(recorder))
+        else:
+            self._directory = CatchUpDirectory(self._app)
+            self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
+        self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
+
+    # --- the service itself
+
+    @property
+    def app(self) -> Application[UUID]:
+        """The framework application that holds the sessions."""
+        return self._app
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What holds on the store beneath."""
+        kinds = {"RowLedger": "rows", "StreamLedger": "streams", "TrailingLedger": "trailing"}
+        return Capabilities(
+            persistence=self._app.env.get("PERSISTENCE_MODULE") or "eventsourcing.popo",
+            event_ids=kinds[type(self._writer.ledger).__name__],
+            directory="catch-up" if isinstance(self._directory, CatchUpDirectory) else "rows",
+        )
+
+    def close(self) -> None:
+        """Close the service's own application; a host's stays open."""
+        if self._owns_app:
+            self._app.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- for the use cases
+
+    def _write(self, session_id: str, also: Also, decide: Callable[[Session], object]) -> int:
+        return self._writer.write(self._key(session_id), lambda s: (decide(s), None)[1], also=also).version
+
+    def _record_once(
+        self,
+        key: SessionKey,
+        given_id: str | None,
+        decide: Callable[[Session, Callable[[int], str]], None],
+        also: Also,
+    ) -> tuple[SessionEvent, ...]:
+        """What `decide` records, as entries; with an id that the session holds already, the repeat."""
+        held: int | None = None
+        recorded: tuple[StreamEvent, ...] = ()
+
+        def record(session: Session) -> None:
+            nonlocal held, recorded
+            recorded = ()
+            held = None if given_id is None else self._locate(key, given_id)
+            if held is None:
+                first = session.version + 1
+                decide(session, lambda place: own_event_id(first + place, secrets.token_hex(10)))
+                recorded = session.recorded
+
+        self._writer.write(key, record, also=also)
+        if held is not None:
+            entry = self._streams.entry_at(key.aggregate_id, key.session_id, held)
+            return (replace(entry, is_repeat=True),) if entry else ()
+        return tuple(entry for event in recorded if (entry := entry_of(event, key.session_id)))
+
+    def _request(self, session_id: str, state: SessionState, view: View) -> CompactionRequest:
+        counts = self._token_counts()
+        waiting = {call.version for call in state.awaited}
+        return CompactionRequest(
+            view=view,
+            tokens=counts.of_event,
+            message_tokens=counts.of_message,
+            session_id=session_id,
+            awaited=frozenset(event.id for event in view.events if event.version in waiting),
+        )
+
+    def _locate(self, key: SessionKey, event_id: str) -> int | None:
+        """The version of the event with this id: what the id says itself, else what the ledger says."""
+        at = own_event_id_version(event_id)
+        if at is not None:
+            event = self._streams.event_at(key.aggregate_id, at)
+            if event is not None and event.IS_ENTRY and vars(event)["event_id"] == event_id:
+                return at
+        return self._writer.ledger.version_of(key.aggregate_id, event_id)
+
+    def _key(self, session_id: str) -> SessionKey:
+        check_id("Session id", session_id)
+        return SessionKey(session_id, aggregate_id(session_id, self._namespace))
+
+    def _token_counts(self) -> TokenCounts:
+        if self._counts is None:
+            estimator = self._estimator
+            if estimator is None:
+                topic = self._app.env.get("TOKEN_ESTIMATOR_TOPIC") or _ESTIMATOR_TOPIC
+                estimator = cast("TokenEstimator", resolve_topic(topic)())
+            self._counts = TokenCounts(estimator)
+        return self._counts
+
+    def _now(self) -> datetime:
+        now = self._clock()
+        require_aware("The clock's time", now)
+        return now
+
+
+def require_aware(name: str, time: datetime | None) -> None:
+    """`NaiveTimeError` for a time that does not say which instant is meant."""
+    if time is not None and time.tzinfo is None:
+        raise NaiveTimeError(name, time)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

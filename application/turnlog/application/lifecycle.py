@@ -1,0 +1,187 @@
+"""Use cases: making, finding, listing and ending sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.ports import SessionRow
+from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.errors import (
+    SessionIdUnavailableError,
+    SessionNotFoundError,
+)
+from turnlog.domain.events import MetadataUpdated, SessionOpened
+from turnlog.domain.json_text import from_json_text
+from turnlog.domain.session import Session
+from turnlog.domain.state import SessionState
+
+DEFAULT_TIME_TO_LIVE: Final = timedelta(days=60)
+"""How long a session lives when nothing is said."""
+
+
+@dataclass(frozen=True)
+class SessionDetails:
+    """What is known about a session itself. Times are UTC."""
+
+    id: str
+    version: int
+    created_at: datetime
+    modified_at: datetime
+    expires_at: datetime | None
+    idle: timedelta | None
+    metadata: Mapping[str, Any]
+
+    def is_expired(self, at: datetime) -> bool:
+        """Whether the session expired at this time or before it; until it is swept it can be used."""
+        return self.expires_at is not None and self.expires_at <= at
+
+
+class Lifecycle(ServiceCore):
+    """The use cases about sessions themselves."""
+
+    def create(
+        self,
+        session_id: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        time_to_live: timedelta | None = DEFAULT_TIME_TO_LIVE,
+        idle: timedelta | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> SessionDetails:
+        """A new session. It expires `time_to_live` after now (None: never); with `idle` the expiry is
+        measured from the last user or assistant message instead.
+
+        Raises `SessionIdUnavailableError` when the id is taken, now or formerly.
+        """
+        now = self._now()
+        session = Session.open(
+            str(uuid4()) if session_id is None else session_id,
+            now=now,
+            namespace=self._namespace,
+            metadata=metadata,
+            expires_at=None if time_to_live is None else now + time_to_live,
+            idle=idle,
+            context=merged_context(context),
+        )
+        opened = cast("SessionOpened", session.pending_events[0])
+        if not self._writer.open(session, also):
+            raise SessionIdUnavailableError(opened.session_id)
+        return _details(opened.session_id, session.state, opened.content)
+
+    def find(self, session_id: str) -> SessionDetails | None:
+        """The session, None when it does not exist."""
+        key = self._key(session_id)
+        state = self._streams.state(key.aggregate_id)
+        if state is None or state.is_deleted:
+            return None
+        content: str | None = None
+        if state.metadata_version is not None:
+            event = self._streams.event_at(key.aggregate_id, state.metadata_version)
+            content = event.content if isinstance(event, (SessionOpened, MetadataUpdated)) else None
+        return _details(session_id, state, content)
+
+    def find_or_create(
+        self,
+        session_id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        time_to_live: timedelta | None = DEFAULT_TIME_TO_LIVE,
+        idle: timedelta | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> SessionDetails:
+        """The session of this id, made if it does not exist. Safe when two first calls race."""
+        found = self.find(session_id)
+        if found is not None:
+            return found
+        try:
+            return self.create(
+                session_id, metadata=metadata, time_to_live=time_to_live, idle=idle, context=context
+            )
+        except SessionIdUnavailableError:
+            found = self.find(session_id)
+            if found is None:
+                raise
+            return found
+
+    def list_sessions(self, *, limit: int = 50, before: int | None = None) -> Sequence[SessionRow]:
+        """Sessions by their creation, newest first; `before` is the position of the last one seen so far."""
+        return self._directory.newest(self._namespace, limit=limit, before=before)
+
+    def sessions_with_prefix(self, prefix: str, *, limit: int = 10) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix, in the order of their ids."""
+        return self._directory.with_prefix(self._namespace, prefix, limit=limit)
+
+    def update_metadata(
+        self,
+        session_id: str,
+        metadata: Mapping[str, Any],
+        *,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> int:
+        """Replace the metadata as a whole; returns the version."""
+        around = merged_context(context)
+        return self._write(
+            session_id, also, lambda s: s.update_metadata(metadata, now=self._now(), context=around)
+        )
+
+    def extend(
+        self,
+        session_id: str,
+        until: datetime | None,
+        *,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> int:
+        """Let the session expire at another time (None: never); returns the version."""
+        require_aware("until", until)
+        around = merged_context(context)
+        return self._write(session_id, also, lambda s: s.extend(until, now=self._now(), context=around))
+
+    def delete(self, session_id: str, *, context: Mapping[str, str] | None = None, also: Also = ()) -> None:
+        """End the session: it is gone for every reader, and its id is not used again."""
+        around = merged_context(context)
+        self._write(session_id, also, lambda s: s.delete(now=self._now(), context=around))
+
+    def delete_expired(self, before: datetime) -> int:
+        """Delete the sessions that expired at this time or before it; returns how many this call deleted.
+
+        For each session the check and the deletion are one step: one that is extended meanwhile survives.
+        """
+        require_aware("before", before)
+        return sum(self._sweep(row, before) for row in self._directory.expired(self._namespace, before))
+
+    def _sweep(self, row: SessionRow, before: datetime) -> bool:
+        deleted = False
+
+        def decide(session: Session) -> None:
+            nonlocal deleted
+            deleted = session.is_expired(before)
+            if deleted:
+                session.delete(now=self._now())
+
+        key = SessionKey(row.session_id, row.aggregate_id)
+        try:
+            self._writer.write(key, decide)
+        except SessionNotFoundError:  # another sweep was first
+            return False
+        return deleted
+
+
+def _details(session_id: str, state: SessionState, metadata: str | None) -> SessionDetails:
+    return SessionDetails(
+        id=session_id,
+        version=state.version,
+        created_at=state.created_on,
+        modified_at=state.modified_on,
+        expires_at=state.expires_at,
+        idle=state.idle,
+        metadata=cast("dict[str, Any]", from_json_text(metadata)) if metadata else {},
+    )

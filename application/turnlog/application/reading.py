@@ -1,0 +1,148 @@
+"""Use cases: reading the log and the view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.writing import SessionKey
+from turnlog.domain.entries import entry_of
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    SessionNotFoundError,
+    UnknownEventError,
+    UnknownVersionError,
+)
+from turnlog.domain.filters import EventFilter
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.messages import Message
+from turnlog.domain.state import SessionState, covers
+from turnlog.domain.turns import turn_starts
+from turnlog.domain.view import View
+
+
+@dataclass(frozen=True)
+class SessionUsage:
+    """How much there is: in the view that the model is told, and in the whole log. Tokens are estimates."""
+
+    turns: int
+    events: int
+    tokens: int
+    log_turns: int
+    log_events: int
+    log_tokens: int
+
+
+class Reading(ServiceCore):
+    """The use cases that read."""
+
+    def get_events(self, session_id: str, criteria: EventFilter | None = None) -> tuple[SessionEvent, ...]:
+        """The entries of the log that meet the criteria, in order; empty when there is no session.
+
+        Without criteria that is the whole log, boundaries and custom events included. `archived` marks the
+        messages that are no longer in the view.
+        """
+        key = self._key(session_id)
+        state = self._streams.state(key.aggregate_id)
+        if state is None or state.is_deleted:
+            return ()
+        criteria = criteria or EventFilter()
+        if criteria.last_n is not None:
+            newest: list[SessionEvent] = []
+            for event in self._entries(key, state, backwards=True):
+                if criteria.matches(event):
+                    newest.append(event)
+                    if len(newest) == criteria.last_n:
+                        break
+            return tuple(reversed(newest))
+        return criteria.apply(self._entries(key, state))
+
+    def iter_events(self, session_id: str) -> Iterator[SessionEvent]:
+        """The whole log as `get_events` gives it, read page by page, as it was at the first step."""
+        key = self._key(session_id)
+        yield from self._entries(key, self._writer.current(key))
+
+    def get_messages(self, session_id: str, criteria: EventFilter | None = None) -> tuple[Message, ...]:
+        """The messages of the log that meet the criteria, covered ones included; empty without a session."""
+        return tuple(event.message for event in self.get_events(session_id, criteria) if event.message)
+
+    def get_event(self, session_id: str, event_id: str) -> SessionEvent:
+        """One entry of the log by its id; `UnknownEventError` when there is none."""
+        key = self._key(session_id)
+        self._writer.current(key)
+        version = self._locate(key, event_id)
+        entry = None if version is None else self._streams.entry_at(key.aggregate_id, session_id, version)
+        if entry is None:
+            raise UnknownEventError(session_id, event_id)
+        return entry
+
+    def version(self, session_id: str) -> int:
+        """The version of the session's newest event; 0 when there is no session."""
+        state = self._streams.state(self._key(session_id).aggregate_id)
+        return 0 if state is None or state.is_deleted else state.version
+
+    def view(
+        self, session_id: str, *, at_version: int | None = None, at_time: datetime | None = None
+    ) -> View:
+        """What makes up the view: now, behind the event of a version, or behind the last event at a time.
+
+        Raises `UnknownVersionError` for a version that is not reached, or a time before the session.
+        """
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        if at_version is not None or at_time is not None:
+            state = self._state_at(key, state, at_version, at_time)
+        return self._streams.view(key.aggregate_id, session_id, state)
+
+    def usage(self, session_id: str) -> SessionUsage:
+        """How much is in the view and in the log. The log is read once, later calls read what is new."""
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        view = self._streams.view(key.aggregate_id, session_id, state)
+        request = self._request(session_id, state, view)
+        turns, events, tokens = self._log_totals(key, state)
+        return SessionUsage(
+            turns=len(turn_starts(view.events)),
+            events=len(view.events),
+            tokens=request.cost_of_view(),
+            log_turns=turns,
+            log_events=events,
+            log_tokens=tokens,
+        )
+
+    def _entries(
+        self, key: SessionKey, state: SessionState, *, backwards: bool = False
+    ) -> Iterator[SessionEvent]:
+        for event in self._streams.log(key.aggregate_id, upto=state.version, backwards=backwards):
+            entry = entry_of(event, key.session_id)
+            if entry is None:
+                continue
+            if entry.message and not covers(state.view, entry.version):
+                entry = replace(entry, archived=True)
+            yield entry
+
+    def _state_at(
+        self, key: SessionKey, newest: SessionState, version: int | None, time: datetime | None
+    ) -> SessionState:
+        if version is not None and time is not None:
+            raise InvalidSettingError("Give a version or a time, not both.")
+        require_aware("at_time", time)
+        at = version if time is None else self._streams.version_at(key.aggregate_id, time, newest)
+        if at is None or not 0 <= at <= newest.version:
+            raise UnknownVersionError(key.session_id, at if time is None else f"at {time}", newest.version)
+        state = self._streams.state(key.aggregate_id, at)
+        if state is None:
+            raise SessionNotFoundError(key.session_id)
+        return state
+
+    def _log_totals(self, key: SessionKey, state: SessionState) -> tuple[int, int, int]:
+        upto, turns, events, tokens = self._totals.get(key.aggregate_id) or (-1, 0, 0, 0)
+        counts = self._token_counts()
+        for entry in self._streams.entries(key.aggregate_id, key.session_id, after=upto, upto=state.version):
+            turns += entry.starts_turn
+            events += 1
+            tokens += counts.of_event(entry)
+        self._totals.put(key.aggregate_id, (max(upto, state.version), turns, events, tokens))
+        return turns, events, tokens
