@@ -79,6 +79,7 @@ class AsyncSessionService:
     find = _in_thread(SessionService.find)
     find_or_create = _in_thread(SessionService.find_or_create)
     list_sessions = _in_thread(SessionService.list_sessions)
+    find_by_metadata = _in_thread(SessionService.find_by_metadata)
     sessions_with_prefix = _in_thread(SessionService.sessions_with_prefix)
     update_metadata = _in_thread(SessionService.update_metadata)
     extend = _in_thread(SessionService.extend)

@@ -5,10 +5,11 @@ The reader pays: the first question of a process reads the whole notification lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
+from typing import Any, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -18,11 +19,13 @@ from turnlog.application.storage import storage_errors
 from turnlog.domain.events import (
     ExpiryMoved,
     MessageAppended,
+    MetadataUpdated,
     SessionDeleted,
     SessionOpened,
     StreamEvent,
     as_uuid,
 )
+from turnlog.domain.json_text import from_json_text, sorted_json_text
 from turnlog.domain.state import SessionState
 
 _PAGE = 1000
@@ -46,9 +49,20 @@ class CatchUpDirectory:
         self._position: int | None = None
         self._listed: dict[UUID, _Listed] = {}
 
-    def newest(self, namespace: str, *, limit: int, before: int | None = None) -> Sequence[SessionRow]:
+    def newest(
+        self,
+        namespace: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Sequence[SessionRow]:
         """Sessions by creation, newest first."""
-        rows = [row for row in self._rows(namespace) if before is None or row.position < before]
+        rows = [
+            row
+            for row in self._rows(namespace)
+            if (before is None or row.position < before) and _holds(row.metadata, where or {})
+        ]
         return sorted(rows, key=lambda row: -row.position)[:limit]
 
     def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
@@ -97,6 +111,7 @@ class CatchUpDirectory:
                 expires_at=state.expires_at,
                 version=event.originator_version,
                 messages=0,
+                metadata=_metadata(event.content),
             )
             self._listed[aggregate_id] = _Listed(row, event.namespace or "", state)
             return
@@ -107,11 +122,26 @@ class CatchUpDirectory:
         if isinstance(event, (MessageAppended, ExpiryMoved)):
             # Only the expiry is followed here; what the view holds is left out, it may be long.
             state = event.evolve(state)._replace(view=(), awaited=())
+        metadata = listed.row.metadata
+        if isinstance(event, MetadataUpdated):
+            metadata = _metadata(event.content)
         row = replace(
             listed.row,
+            metadata=metadata,
             modified_at=event.timestamp,
             expires_at=state.expires_at,
             version=event.originator_version,
             messages=listed.row.messages + isinstance(event, MessageAppended),
         )
         self._listed[aggregate_id] = replace(listed, row=row, state=state)
+
+
+def _metadata(content: str | None) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", from_json_text(content)) if content else {}
+
+
+def _holds(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(
+        name in metadata and sorted_json_text(metadata[name]) == sorted_json_text(value)
+        for name, value in where.items()
+    )

@@ -17,7 +17,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
 )
 from turnlog.domain.events import MetadataUpdated, SessionOpened
-from turnlog.domain.json_text import from_json_text
+from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
 
@@ -113,6 +113,16 @@ class Lifecycle(ServiceCore):
     def list_sessions(self, *, limit: int = 50, before: int | None = None) -> Sequence[SessionRow]:
         """Sessions by their creation, newest first; `before` is the position of the last one seen so far."""
         return self._directory.newest(self._namespace, limit=limit, before=before)
+
+    def find_by_metadata(
+        self, where: Mapping[str, Any], *, limit: int = 50, before: int | None = None
+    ) -> Sequence[SessionRow]:
+        """Sessions whose metadata hold each of these values under its key, newest first.
+
+        Values are compared as JSON, exactly: `{SessionAttributes.PRINCIPAL_NAME: "ada"}`.
+        """
+        check_json(dict(where), "where")
+        return self._directory.newest(self._namespace, limit=limit, before=before, where=where)
 
     def sessions_with_prefix(self, prefix: str, *, limit: int = 10) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix, in the order of their ids."""

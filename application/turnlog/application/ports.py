@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -24,13 +24,24 @@ class SessionRow:
     expires_at: datetime | None
     version: int
     messages: int
+    metadata: Mapping[str, Any]
 
 
 class Directory(Protocol):
     """The list of sessions, a read model that is exact: it shows what was committed before the question."""
 
-    def newest(self, namespace: str, *, limit: int, before: int | None = None) -> Sequence[SessionRow]:
-        """Sessions by creation, newest first; `before` is the position to go on behind."""
+    def newest(
+        self,
+        namespace: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first; `before` is the position to go on behind.
+
+        With `where` those whose metadata hold each of its values under its key.
+        """
         ...
 
     def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:

@@ -42,6 +42,11 @@ def checked_json_text(value: object, path: str = "value") -> str:
     return to_json_text(value, path)
 
 
+def sorted_json_text(value: object) -> str:
+    """The value as ASCII JSON with sorted keys: equal values have equal texts."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
 def from_json_text(text: str) -> JsonValue:
     """The value that `to_json_text` wrote."""
     return cast("JsonValue", json.loads(text))

@@ -1,0 +1,216 @@
+"""The directory of sessions as rows of SQLite.
+
+Metadata stand in a table with row ids only. What is indexed of them are hashes, so that no index holds a copy
+of their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, cast
+from uuid import UUID
+
+from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
+
+from turnlog.application.ports import SessionRow
+from turnlog.application.storage import storage_errors
+from turnlog.domain.events import (
+    ExpiryMoved,
+    MessageAppended,
+    MetadataUpdated,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+)
+from turnlog.domain.ids import is_utf8
+from turnlog.domain.json_text import from_json_text, sorted_json_text
+
+CREATE = (
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_sessions (
+        position INTEGER PRIMARY KEY,
+        aggregate_id BLOB NOT NULL UNIQUE,
+        namespace TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        modified_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        idle INTEGER,
+        version INTEGER NOT NULL,
+        head TEXT NOT NULL,
+        messages INTEGER NOT NULL,
+        metadata TEXT,
+        deleted INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS turnlog_sessions_by_id
+        ON turnlog_sessions (namespace, session_id)
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS turnlog_sessions_by_expiry
+        ON turnlog_sessions (expires_at) WHERE expires_at IS NOT NULL AND deleted = 0
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_session_metadata (
+        hash INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        PRIMARY KEY (hash, position)
+    ) WITHOUT ROWID
+    """,
+)
+
+_OPEN = """
+    INSERT INTO turnlog_sessions (aggregate_id, namespace, session_id, created_at, modified_at,
+        expires_at, idle, version, head, messages)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+"""
+
+_MOVE = """
+    UPDATE turnlog_sessions SET version = ?, head = ?, modified_at = ?, messages = messages + ?,
+        expires_at = COALESCE(? + idle, expires_at)
+    WHERE aggregate_id = ?
+"""
+
+_SELECT = """
+    SELECT position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages,
+        metadata
+    FROM turnlog_sessions WHERE deleted = 0 AND
+"""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
+    """Open or move on the row of one session by these events of its stream."""
+    key = aggregate_id.bytes
+    messages, active_at = 0, None
+    for event in events:
+        if isinstance(event, SessionOpened):
+            opened_at = _micros(event.timestamp)
+            expires_at = _micros_of_text(event.expires_at)
+            values = (key, event.namespace or "", event.session_id, opened_at, opened_at, expires_at)
+            cursor.execute(_OPEN, (*values, event.idle, event.originator_version, event.chain))
+            _set_metadata(cursor, key, event.content)
+        elif isinstance(event, MessageAppended):
+            messages += 1
+            if event.moves_idle_expiry:
+                active_at = _micros(event.timestamp)
+        elif isinstance(event, ExpiryMoved):
+            active_at = None
+            cursor.execute(
+                "UPDATE turnlog_sessions SET expires_at = ? WHERE aggregate_id = ?",
+                (_micros_of_text(event.expires_at), key),
+            )
+        elif isinstance(event, MetadataUpdated):
+            _set_metadata(cursor, key, event.content)
+        elif isinstance(event, SessionDeleted):
+            _set_metadata(cursor, key, None)
+            cursor.execute("UPDATE turnlog_sessions SET deleted = 1 WHERE aggregate_id = ?", (key,))
+    newest = events[-1]
+    if newest.originator_version > 0:
+        moved = (newest.originator_version, newest.chain, _micros(newest.timestamp))
+        cursor.execute(_MOVE, (*moved, messages, active_at, key))
+
+
+def _set_metadata(cursor: SQLiteCursor, key: bytes, content: str | None) -> None:
+    """Replace the metadata of the session and what is indexed of them."""
+    cursor.execute(
+        "SELECT position, namespace, metadata FROM turnlog_sessions WHERE aggregate_id = ?", (key,)
+    )
+    position, namespace, former = cursor.fetchone()
+    if content == former:
+        return
+    cursor.execute("UPDATE turnlog_sessions SET metadata = ? WHERE position = ?", (content, position))
+    for name, value in _metadata(former).items():
+        cursor.execute(
+            "DELETE FROM turnlog_session_metadata WHERE hash = ? AND position = ?",
+            (_hash(namespace, name, value), position),
+        )
+    for name, value in _metadata(content).items():
+        cursor.execute(
+            "INSERT OR IGNORE INTO turnlog_session_metadata VALUES (?, ?)",
+            (_hash(namespace, name, value), position),
+        )
+
+
+class SqliteDirectory:
+    """The directory as queries over its table."""
+
+    def __init__(self, datastore: SQLiteDatastore) -> None:
+        self._datastore = datastore
+
+    def newest(
+        self,
+        namespace: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first."""
+        criteria, values = ["namespace = ?", "position < ?"], [namespace, 2**62 if before is None else before]
+        for name, value in (where or {}).items():
+            criteria.append("position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)")
+            values.append(_hash(namespace, name, value))
+        return self._select(f"{' AND '.join(criteria)} ORDER BY position DESC LIMIT ?", (*values, limit))
+
+    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix."""
+        if not is_utf8(prefix):
+            return ()
+        return self._select(
+            "namespace = ? AND session_id >= ? AND substr(session_id, 1, ?) = ? ORDER BY session_id LIMIT ?",
+            (namespace, prefix, len(prefix), prefix, limit),
+        )
+
+    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+        """Sessions that expired at this time or before it."""
+        return self._select(
+            "expires_at IS NOT NULL AND expires_at <= ? AND namespace = ? ORDER BY expires_at, position",
+            (_micros(at), namespace),
+        )
+
+    def _select(self, criteria: str, values: Sequence[object]) -> Sequence[SessionRow]:
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            cursor.execute(_SELECT + criteria, values)
+            return [_row(row) for row in cursor.fetchall()]
+
+
+def _row(row: Any) -> SessionRow:
+    return SessionRow(
+        session_id=row["session_id"],
+        aggregate_id=UUID(bytes=row["aggregate_id"]),
+        position=row["position"],
+        created_at=_time(row["created_at"]),
+        modified_at=_time(row["modified_at"]),
+        expires_at=None if row["expires_at"] is None else _time(row["expires_at"]),
+        version=row["version"],
+        messages=row["messages"],
+        metadata=_metadata(row["metadata"]),
+    )
+
+
+def _metadata(content: str | None) -> dict[str, Any]:
+    return cast("dict[str, Any]", from_json_text(content)) if content else {}
+
+
+def _hash(namespace: str, name: str, value: object) -> int:
+    """A signed 64-bit hash of one entry of the metadata."""
+    text = sorted_json_text([namespace, name, value])
+    return int.from_bytes(sha256(text.encode()).digest()[:8], signed=True)
+
+
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def _micros_of_text(time: str | None) -> int | None:
+    return None if time is None else _micros(datetime.fromisoformat(time))
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

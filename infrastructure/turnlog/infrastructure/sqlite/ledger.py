@@ -1,0 +1,44 @@
+"""The ledger of event ids as rows of SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from eventsourcing.sqlite import SQLiteCursor
+
+from turnlog.application.ledger import needs_entry
+from turnlog.domain.events import StreamEvent
+
+CREATE = (
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_event_ids (
+        aggregate_id BLOB NOT NULL,
+        event_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        PRIMARY KEY (aggregate_id, event_id)
+    ) WITHOUT ROWID
+    """,
+)
+"""Ids only, no content: a table without row ids may hold them."""
+
+
+def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
+    """Write the entries of these events of one stream; a taken id breaks the unique rule of the table."""
+    for event in events:
+        event_id = needs_entry(event)
+        if event_id is not None:
+            cursor.execute(
+                "INSERT INTO turnlog_event_ids VALUES (?, ?, ?)",
+                (aggregate_id.bytes, event_id, event.originator_version),
+            )
+
+
+def version_of(cursor: SQLiteCursor, aggregate_id: UUID, event_id: str) -> int | None:
+    """The version of the event with this id, None when the stream holds none."""
+    cursor.execute(
+        "SELECT version FROM turnlog_event_ids WHERE aggregate_id = ? AND event_id = ?",
+        (aggregate_id.bytes, event_id),
+    )
+    row = cursor.fetchone()
+    return None if row is None else row[0]
