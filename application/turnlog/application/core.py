@@ -69,7 +69,7 @@ class ServiceCore:
         self._owns_app = app is None
         self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
         check_mapper(self._app.mapper)
-        self._namespace = namespace
+        self._namespace = check_id("Namespace", namespace) if namespace else ""
         self._clock = clock or _utc_now
         self._estimator = token_estimator
         self._counts: TokenCounts | None = None

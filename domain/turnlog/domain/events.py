@@ -155,7 +155,7 @@ class MessageAppended(ContentEvent):
     """A message was said. `content` is the message without its role.
 
     `opens` are ids of its calls that await a result, `closes` (`version:id`) awaited calls that it answers,
-    `hides` awaited calls whose id it uses for a call of its own.
+    `hides` awaited calls whose id a call of its own uses that is answered before them.
     """
 
     TOPIC = "turnlog.domain.events:MessageAppended"
@@ -189,10 +189,10 @@ class MessageAppended(ContentEvent):
         left = list(awaited)
         for key in self.closes or ():
             answer(left, key)
+        left += (AwaitedCall(self.originator_version, call_id, self.branch) for call_id in self.opens or ())
         for key in self.hides or ():
             place = next(i for i, call in enumerate(left) if call_key(call) == key)
             left[place] = left[place]._replace(hidden_by=left[place].hidden_by + 1)
-        left += (AwaitedCall(self.originator_version, call_id, self.branch) for call_id in self.opens or ())
         return tuple(left)
 
 

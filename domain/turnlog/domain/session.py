@@ -74,6 +74,8 @@ class Session(BaseAggregate[UUID]):
     ) -> Self:
         """A new session. With `idle` its expiry is measured from the last user or assistant message."""
         check_id("Session id", session_id)
+        if namespace:
+            check_id("Namespace", namespace)
         if idle is not None and idle <= timedelta(0):
             raise InvalidSettingError(f"`idle` must be positive, it is {idle}.")
         content = checked_json_text(dict(metadata), "metadata") if metadata else None
@@ -82,7 +84,7 @@ class Session(BaseAggregate[UUID]):
         opened = SessionOpened(
             originator_id=aggregate_id(session_id, namespace),
             originator_version=cls.INITIAL_VERSION,
-            timestamp=now.astimezone(UTC),
+            timestamp=_utc("now", now),
             session_id=session_id,
             namespace=namespace or None,
             expires_at=_utc_text("expires_at", expires_at),
@@ -263,6 +265,8 @@ class Session(BaseAggregate[UUID]):
     ) -> StreamEvent:
         closes, hides = self._calls_met(message, new.branch)
         opens = [_storable(call.id or "") for call in message.tool_calls if call.awaiting]
+        if opens:
+            hides += _hidden_within(message, self.version + 1)
         return self._record(
             MessageAppended,
             now,
@@ -331,7 +335,7 @@ class Session(BaseAggregate[UUID]):
         event = event_class(
             originator_id=self.id,
             originator_version=before.version + 1,
-            timestamp=max(now.astimezone(UTC), before.modified_on),
+            timestamp=max(_utc("now", now), before.modified_on),
             context=_context_text(context),
             **values,
         )
@@ -357,6 +361,16 @@ def message_content(message: Message) -> str:
     return checked_json_text(data, "message")
 
 
+def _hidden_within(message: Message, version: int) -> list[str]:
+    """The awaited calls of the message in front of which it has a plain call of the same id."""
+    calls = [(_storable(call.id or ""), call.awaiting) for call in message.tool_calls]
+    return [
+        f"{version}:{call_id}"
+        for place, (call_id, awaiting) in enumerate(calls)
+        if not awaiting and (call_id, True) in calls[place:]
+    ]
+
+
 def _newest_awaited(awaited: Sequence[AwaitedCall], call_id: str | None, branch: str | None) -> str | None:
     """The key of the newest awaited call of this id on the branch."""
     wanted = (_storable(call_id or ""), branch)
@@ -374,11 +388,13 @@ def _context_text(context: Mapping[str, str] | None) -> str | None:
 
 
 def _utc_text(name: str, time: datetime | None) -> str | None:
-    if time is None:
-        return None
+    return None if time is None else _utc(name, time).isoformat()
+
+
+def _utc(name: str, time: datetime) -> datetime:
     if time.tzinfo is None:
         raise NaiveTimeError(name, time)
-    return time.astimezone(UTC).isoformat()
+    return time.astimezone(UTC)
 
 
 def _storable(call_id: str) -> str:

@@ -81,7 +81,7 @@ def open_awaited(events: Sequence[SessionEvent]) -> frozenset[str]:
     for event in events:
         if event.message is None:
             continue
-        for call in event.message.tool_calls:
+        for call in reversed(event.message.tool_calls):  # the first call of a message is answered first
             waiting[event.branch, call.id].append(event.id if call.awaiting else "")
         for response in event.message.tool_responses:
             calls = waiting[event.branch, response.id]
