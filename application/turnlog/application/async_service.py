@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
 from datetime import datetime
 from functools import wraps
 from types import TracebackType
@@ -52,6 +53,12 @@ class AsyncSessionService:
             app, env=env, token_estimator=token_estimator, clock=clock, namespace=namespace
         )
         """The service that does the work, for code that may block."""
+
+    def scoped_to(self, principal: str) -> Self:
+        """This service for one principal, as `SessionService.scoped_to`."""
+        scoped = copy(self)
+        scoped.sync = self.sync.scoped_to(principal)
+        return scoped
 
     @property
     def app(self) -> Application[UUID]:

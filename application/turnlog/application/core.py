@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -22,12 +22,14 @@ from turnlog.application.storage import unlocked
 from turnlog.application.streams import Lru, SessionStreams
 from turnlog.application.token_counts import TokenCounts
 from turnlog.application.writing import Also, SessionKey, Writer
+from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import InvalidSettingError, NaiveTimeError
 from turnlog.domain.estimation import TokenEstimator
-from turnlog.domain.events import StreamEvent
-from turnlog.domain.ids import aggregate_id, check_id, own_event_id, own_event_id_version
+from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
+from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
+from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
@@ -82,6 +84,7 @@ class ServiceCore:
         else:
             self._directory = CatchUpDirectory(self._app)
             self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
+        self._principal: str | None = None
         self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
 
     # --- the service itself
@@ -169,8 +172,30 @@ class ServiceCore:
         return self._writer.ledger.version_of(key.aggregate_id, event_id)
 
     def _key(self, session_id: str) -> SessionKey:
+        """The session by both of its ids. In a scope a foreign one is a stream that nobody ever wrote."""
         check_id("Session id", session_id)
-        return SessionKey(session_id, aggregate_id(session_id, self._namespace))
+        key = SessionKey(session_id, aggregate_id(session_id, self._namespace))
+        if self._principal is not None and self._owner(key) != self._principal:
+            return SessionKey(session_id, entry_id(key.aggregate_id, "nobody\0"))
+        return key
+
+    @property
+    def _scope(self) -> Mapping[str, Any]:
+        """The metadata that every session of this service's scope has."""
+        return {} if self._principal is None else {SessionAttributes.PRINCIPAL_NAME: self._principal}
+
+    def _owner(self, key: SessionKey) -> object:
+        """The principal of the session as its newest metadata say."""
+        state = self._streams.state(key.aggregate_id)
+        return self._metadata(key, state).get(SessionAttributes.PRINCIPAL_NAME) if state else None
+
+    def _metadata(self, key: SessionKey, state: SessionState) -> Mapping[str, Any]:
+        """The metadata of the session in this state."""
+        if state.metadata_version is None:
+            return {}
+        event = self._streams.event_at(key.aggregate_id, state.metadata_version)
+        content = event.content if isinstance(event, (SessionOpened, MetadataUpdated)) else None
+        return cast("dict[str, Any]", from_json_text(content)) if content else {}
 
     def _token_counts(self) -> TokenCounts:
         if self._counts is None:

@@ -58,27 +58,28 @@ class CatchUpDirectory:
         where: Mapping[str, Any] | None = None,
     ) -> Sequence[SessionRow]:
         """Sessions by creation, newest first."""
-        rows = [
-            row
-            for row in self._rows(namespace)
-            if (before is None or row.position < before) and _holds(row.metadata, where or {})
-        ]
+        rows = [row for row in self._rows(namespace, where) if before is None or row.position < before]
         return sorted(rows, key=lambda row: -row.position)[:limit]
 
-    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+    def with_prefix(
+        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix."""
-        rows = (row for row in self._rows(namespace) if row.session_id.startswith(prefix))
+        rows = (row for row in self._rows(namespace, where) if row.session_id.startswith(prefix))
         return sorted(rows, key=lambda row: row.session_id)[:limit]
 
-    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+    def expired(
+        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions that expired at this time or before it."""
-        rows = [row for row in self._rows(namespace) if row.expires_at is not None and row.expires_at <= at]
+        rows = (row for row in self._rows(namespace, where) if row.expires_at and row.expires_at <= at)
         return sorted(rows, key=lambda row: (row.expires_at, row.position))
 
-    def _rows(self, namespace: str) -> list[SessionRow]:
+    def _rows(self, namespace: str, where: Mapping[str, Any] | None) -> list[SessionRow]:
         with self._lock:
             self._catch_up()
-            return [listed.row for listed in self._listed.values() if listed.namespace == namespace]
+            rows = [listed.row for listed in self._listed.values() if listed.namespace == namespace]
+        return [row for row in rows if _holds(row.metadata, where or {})]
 
     def _catch_up(self) -> None:
         while True:

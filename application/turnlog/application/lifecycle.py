@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from uuid import uuid4
 
 from turnlog.application.context import merged_context
@@ -13,10 +14,11 @@ from turnlog.application.core import ServiceCore, require_aware
 from turnlog.application.ports import SessionRow
 from turnlog.application.writing import Also, SessionKey
 from turnlog.domain.errors import (
+    InvalidSettingError,
     SessionIdUnavailableError,
     SessionNotFoundError,
 )
-from turnlog.domain.events import MetadataUpdated, SessionOpened
+from turnlog.domain.events import SessionOpened
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
@@ -45,6 +47,19 @@ class SessionDetails:
 class Lifecycle(ServiceCore):
     """The use cases about sessions themselves."""
 
+    def scoped_to(self, principal: str) -> Self:
+        """This service for one principal: sessions of others do not exist in it, whatever is asked.
+
+        What it creates belongs to the principal (`SessionAttributes.PRINCIPAL_NAME` of the metadata). An id
+        that is taken by another principal is unavailable, without a word why. Closing it closes nothing.
+        """
+        if not principal.strip():
+            raise InvalidSettingError("A scope needs a principal that is not blank.")
+        scoped = copy(self)
+        scoped._owns_app = False
+        scoped._principal = principal
+        return scoped
+
     def create(
         self,
         session_id: str | None = None,
@@ -65,7 +80,7 @@ class Lifecycle(ServiceCore):
             str(uuid4()) if session_id is None else session_id,
             now=now,
             namespace=self._namespace,
-            metadata=metadata,
+            metadata=self._scoped(metadata),
             expires_at=None if time_to_live is None else now + time_to_live,
             idle=idle,
             context=merged_context(context),
@@ -73,7 +88,8 @@ class Lifecycle(ServiceCore):
         opened = cast("SessionOpened", session.pending_events[0])
         if not self._writer.open(session, also):
             raise SessionIdUnavailableError(opened.session_id)
-        return _details(opened.session_id, session.state, opened.content)
+        content = from_json_text(opened.content) if opened.content else {}
+        return _details(opened.session_id, session.state, cast("dict[str, Any]", content))
 
     def find(self, session_id: str) -> SessionDetails | None:
         """The session, None when it does not exist."""
@@ -81,11 +97,7 @@ class Lifecycle(ServiceCore):
         state = self._streams.state(key.aggregate_id)
         if state is None or state.is_deleted:
             return None
-        content: str | None = None
-        if state.metadata_version is not None:
-            event = self._streams.event_at(key.aggregate_id, state.metadata_version)
-            content = event.content if isinstance(event, (SessionOpened, MetadataUpdated)) else None
-        return _details(session_id, state, content)
+        return _details(session_id, state, self._metadata(key, state))
 
     def find_or_create(
         self,
@@ -112,7 +124,7 @@ class Lifecycle(ServiceCore):
 
     def list_sessions(self, *, limit: int = 50, before: int | None = None) -> Sequence[SessionRow]:
         """Sessions by their creation, newest first; `before` is the position of the last one seen so far."""
-        return self._directory.newest(self._namespace, limit=limit, before=before)
+        return self._directory.newest(self._namespace, limit=limit, before=before, where=self._scope)
 
     def find_by_metadata(
         self, where: Mapping[str, Any], *, limit: int = 50, before: int | None = None
@@ -122,11 +134,13 @@ class Lifecycle(ServiceCore):
         Values are compared as JSON, exactly: `{SessionAttributes.PRINCIPAL_NAME: "ada"}`.
         """
         check_json(dict(where), "where")
-        return self._directory.newest(self._namespace, limit=limit, before=before, where=where)
+        return self._directory.newest(
+            self._namespace, limit=limit, before=before, where={**where, **self._scope}
+        )
 
     def sessions_with_prefix(self, prefix: str, *, limit: int = 10) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix, in the order of their ids."""
-        return self._directory.with_prefix(self._namespace, prefix, limit=limit)
+        return self._directory.with_prefix(self._namespace, prefix, limit=limit, where=self._scope)
 
     def update_metadata(
         self,
@@ -139,7 +153,9 @@ class Lifecycle(ServiceCore):
         """Replace the metadata as a whole; returns the version."""
         around = merged_context(context)
         return self._write(
-            session_id, also, lambda s: s.update_metadata(metadata, now=self._now(), context=around)
+            session_id,
+            also,
+            lambda s: s.update_metadata(self._scoped(metadata), now=self._now(), context=around),
         )
 
     def extend(
@@ -166,7 +182,18 @@ class Lifecycle(ServiceCore):
         For each session the check and the deletion are one step: one that is extended meanwhile survives.
         """
         require_aware("before", before)
-        return sum(self._sweep(row, before) for row in self._directory.expired(self._namespace, before))
+        return sum(
+            self._sweep(row, before)
+            for row in self._directory.expired(self._namespace, before, where=self._scope)
+        )
+
+    def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""
+        given = dict(metadata or {})
+        for name, value in self._scope.items():
+            if given.setdefault(name, value) != value:
+                raise InvalidSettingError(f"In this scope {name!r} cannot be {given[name]!r}: leave it out.")
+        return given
 
     def _sweep(self, row: SessionRow, before: datetime) -> bool:
         deleted = False
@@ -185,7 +212,7 @@ class Lifecycle(ServiceCore):
         return deleted
 
 
-def _details(session_id: str, state: SessionState, metadata: str | None) -> SessionDetails:
+def _details(session_id: str, state: SessionState, metadata: Mapping[str, Any]) -> SessionDetails:
     return SessionDetails(
         id=session_id,
         version=state.version,
@@ -193,5 +220,5 @@ def _details(session_id: str, state: SessionState, metadata: str | None) -> Sess
         modified_at=state.modified_on,
         expires_at=state.expires_at,
         idle=state.idle,
-        metadata=cast("dict[str, Any]", from_json_text(metadata)) if metadata else {},
+        metadata=metadata,
     )

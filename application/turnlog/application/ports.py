@@ -44,11 +44,15 @@ class Directory(Protocol):
         """
         ...
 
-    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+    def with_prefix(
+        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix, compared exactly, in the order of their ids."""
         ...
 
-    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+    def expired(
+        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions that expired at this time or before it, in the order of expiry."""
         ...
 

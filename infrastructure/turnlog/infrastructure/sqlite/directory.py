@@ -80,6 +80,8 @@ _SELECT = """
     FROM turnlog_sessions WHERE deleted = 0 AND
 """
 
+_WITH_HASH = " AND position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)"
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -152,32 +154,51 @@ class SqliteDirectory:
         where: Mapping[str, Any] | None = None,
     ) -> Sequence[SessionRow]:
         """Sessions by creation, newest first."""
-        criteria, values = ["namespace = ?", "position < ?"], [namespace, 2**62 if before is None else before]
-        for name, value in (where or {}).items():
-            criteria.append("position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)")
-            values.append(_hash(namespace, name, value))
-        return self._select(f"{' AND '.join(criteria)} ORDER BY position DESC LIMIT ?", (*values, limit))
+        return self._select(
+            "namespace = ? AND position < ?",
+            (namespace, 2**62 if before is None else before),
+            where=_hashes(namespace, where),
+            order="position DESC",
+            limit=limit,
+        )
 
-    def with_prefix(self, namespace: str, prefix: str, *, limit: int) -> Sequence[SessionRow]:
+    def with_prefix(
+        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix."""
         if not is_utf8(prefix):
             return ()
         return self._select(
-            "namespace = ? AND session_id >= ? AND substr(session_id, 1, ?) = ? ORDER BY session_id LIMIT ?",
-            (namespace, prefix, len(prefix), prefix, limit),
+            "namespace = ? AND session_id >= ? AND substr(session_id, 1, ?) = ?",
+            (namespace, prefix, len(prefix), prefix),
+            where=_hashes(namespace, where),
+            order="session_id",
+            limit=limit,
         )
 
-    def expired(self, namespace: str, at: datetime) -> Sequence[SessionRow]:
+    def expired(
+        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
         """Sessions that expired at this time or before it."""
         return self._select(
-            "expires_at IS NOT NULL AND expires_at <= ? AND namespace = ? ORDER BY expires_at, position",
+            "expires_at IS NOT NULL AND expires_at <= ? AND namespace = ?",
             (_micros(at), namespace),
+            where=_hashes(namespace, where),
+            order="expires_at, position",
+            limit=-1,
         )
 
-    def _select(self, criteria: str, values: Sequence[object]) -> Sequence[SessionRow]:
+    def _select(
+        self, criteria: str, values: Sequence[object], *, where: Sequence[int], order: str, limit: int
+    ) -> Sequence[SessionRow]:
+        query = _SELECT + criteria + _WITH_HASH * len(where) + f" ORDER BY {order} LIMIT ?"
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            cursor.execute(_SELECT + criteria, values)
+            cursor.execute(query, (*values, *where, limit))
             return [_row(row) for row in cursor.fetchall()]
+
+
+def _hashes(namespace: str, where: Mapping[str, Any] | None) -> list[int]:
+    return [_hash(namespace, name, value) for name, value in (where or {}).items()]
 
 
 def _row(row: Any) -> SessionRow:
