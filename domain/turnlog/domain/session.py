@@ -9,7 +9,7 @@ from uuid import UUID
 
 from eventsourcing.domain import BaseAggregate
 
-from turnlog.domain.chain import new_salt
+from turnlog.domain.chain import GENESIS, new_salt
 from turnlog.domain.compaction import CompactionResult, name_of
 from turnlog.domain.errors import (
     CallNotAwaitedError,
@@ -95,7 +95,7 @@ class Session(BaseAggregate[UUID]):
         )
         state = opened.state_after(None)
         vars(opened)["state"] = state.to_text()
-        vars(opened)["chain"] = opened.linked_to(state.head)
+        vars(opened)["chain"] = opened.linked_to(GENESIS)
         session = cls.of_state(opened.originator_id, opened.state_after(None))
         session.pending_events.append(opened)
         return session
