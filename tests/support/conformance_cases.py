@@ -64,4 +64,5 @@ def check(expect: Data, found: Mapping[str, Callable[[], object]], error: str | 
     assert expect, "the case expects nothing"
     assert error == expect.get("error")
     for name in expect.keys() - {"error"}:
-        assert found[name]() == expect[name], name
+        actual = found[name]()
+        assert actual == expect[name], f"{name} is {actual!r}, expected is {expect[name]!r}"

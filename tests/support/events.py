@@ -120,7 +120,7 @@ def pass_of(log: Sequence[SessionEvent], at: int) -> tuple[CompactionResult, Seq
     kept = (*boundary.pinned, *boundary.preserved)
     if tuple(event.id for event in summary) != boundary.summary or not held.keys() >= set(kept):
         return None
-    if not all(event.synthetic and event.branch is None for event in summary):
+    if not all(event.synthetic for event in summary):
         return None
     result = CompactionResult(
         CompactionReason.COMPACTED,

@@ -1,0 +1,241 @@
+"""A whole log as JSON lines, out and in again, losslessly.
+
+The first line says which session it is, `{"turnlog": 1, "session": …, "metadata": …}`; then every entry of
+the log has a line, in order. Each line is compact JSON that can be written as UTF-8. `time` is the time
+that the entry claims for itself, or else that of its recording, so a log that was imported is exported as
+it was. A file may hold several logs, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from turnlog.domain.errors import TurnlogError
+from turnlog.domain.ids import check_id
+from turnlog.domain.json_text import to_json_text
+from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
+from turnlog.domain.messages import Message
+from turnlog.infrastructure.formats.imported import (
+    ImportedAbandonment,
+    ImportedBoundary,
+    ImportedEntry,
+    ImportedEvent,
+    ImportedSession,
+    ImportReport,
+)
+from turnlog.infrastructure.formats.json_source import JsonSource, Record, fields, items
+
+NAME = "turnlog"
+VERSION = 1
+
+
+class MalformedExportError(TurnlogError):
+    """A line is none that an export writes."""
+
+
+def lines(session_id: str, metadata: Mapping[str, Any], events: Iterable[SessionEvent]) -> Iterator[str]:
+    """The lines of the export, without line ends. `events` is the whole log, in order."""
+    yield to_json_text({"turnlog": VERSION, "session": session_id, "metadata": dict(metadata)})
+    for event in events:
+        yield to_json_text(_line(event))
+
+
+def recognises(value: object) -> bool:
+    """Whether the record opens an export."""
+    return "turnlog" in fields(value) and "session" in fields(value)
+
+
+def sessions(
+    source: JsonSource, records: Iterable[Record], report: ImportReport
+) -> Iterator[ImportedSession]:
+    """The exported logs, each as it was: ids, order, boundaries and all."""
+    log: _Log | None = None
+    begun: set[str] = set()
+    line = 0
+    for record in records:
+        line = record.line
+        with source.at(line):
+            if recognises(record.value):
+                if log:
+                    yield log.session()
+                log = _Log(record.value, begun, report)
+            elif log:
+                log.add(fields(record.value))
+            else:
+                raise MalformedExportError("An export begins with a line that has `turnlog` and `session`.")
+    if log:
+        with source.at(line):
+            yield log.session()
+
+
+class _Log:
+    """A log that is read line by line, checked as the session would check it when it is written."""
+
+    def __init__(self, header: Mapping[str, Any], begun: set[str], report: ImportReport) -> None:
+        if header["turnlog"] != VERSION:
+            raise MalformedExportError(
+                f"This is version {header['turnlog']!r} of the export; version {VERSION} can be read."
+            )
+        self._id = check_id("Session id", header["session"])
+        if self._id in begun:
+            raise MalformedExportError(f"Session {self._id!r} begins a second time in this file.")
+        begun.add(self._id)
+        self._metadata = _object(header, "metadata")
+        self._report = report
+        self._entries: list[ImportedEntry] = []
+        self._ids: set[str] = set()
+        self._view: set[str] = set()
+        self._awaiting: set[tuple[str, str | None]] = set()
+        self._summary: deque[str] = deque()
+
+    def session(self) -> ImportedSession:
+        if self._summary:
+            raise MalformedExportError("The summary of the newest boundary is not complete.")
+        return ImportedSession(self._id, NAME, self._metadata, tuple(self._entries))
+
+    def add(self, line: dict[str, Any]) -> None:
+        entry_id, kind = check_id("Event id", line.get("id")), EventType.of(_text(line, "type"))
+        if entry_id in self._ids:
+            raise MalformedExportError(f"Event {entry_id!r} stands twice in this log.")
+        self._ids.add(entry_id)
+        if self._summary and (self._summary.popleft(), EventType.MESSAGE) != (entry_id, kind):
+            raise MalformedExportError("Behind a boundary stand the messages of its summary, in its order.")
+        if kind == EventType.COMPACTION:
+            self._add_boundary(entry_id, line)
+        elif kind == EventType.CALL_ABANDONED:
+            self._add_abandonment(entry_id, line)
+        else:
+            self._add_event(entry_id, kind, line)
+
+    def _add_boundary(self, entry_id: str, line: Mapping[str, Any]) -> None:
+        boundary = _boundary(_object(line, "boundary"), _optional(line, "branch"))
+        unknown = [name for name in boundary.pinned + boundary.preserved if name not in self._view]
+        if unknown:
+            raise MalformedExportError(f"The boundary names {unknown[0]!r}, which is not in the view.")
+        self._view = set(boundary.pinned + boundary.preserved)
+        self._summary.extend(boundary.summary)
+        self._report.mapped("boundaries")
+        self._entries.append(ImportedBoundary(entry_id, boundary, _time(line), _context(line)))
+
+    def _add_abandonment(self, entry_id: str, line: Mapping[str, Any]) -> None:
+        payload = _object(line, "payload")
+        call = _text(payload, "event_id"), _text(payload, "call_id")
+        if call not in self._awaiting:
+            raise MalformedExportError(f"Event {call[0]!r} has no call {call[1]!r} that awaits a result.")
+        self._awaiting.remove(call)
+        self._report.mapped("abandoned calls")
+        self._entries.append(ImportedAbandonment(entry_id, *call, _time(line), _context(line)))
+
+    def _add_event(self, entry_id: str, kind: EventType, line: Mapping[str, Any]) -> None:
+        message = Message.model_validate(_object(line, "message")) if kind == EventType.MESSAGE else None
+        event = NewEvent(
+            message=message,
+            type=kind,
+            payload=None if message else _object(line, "payload"),
+            id=entry_id,
+            branch=_optional(line, "branch"),
+            synthetic=line.get("synthetic") is True,
+            occurred_at=_time(line),
+        )
+        self._report.mapped("messages" if message else f"{kind} events")
+        if message:
+            self._view.add(entry_id)
+            self._awaiting |= {(entry_id, call.id) for call in message.tool_calls if call.awaiting}
+        self._entries.append(ImportedEvent(event, _context(line)))
+
+
+def _line(event: SessionEvent) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": event.id, "type": event.type}
+    line["time"] = (event.occurred_at or event.timestamp).isoformat()
+    if event.branch is not None:
+        line["branch"] = event.branch
+    if event.synthetic:
+        line["synthetic"] = True
+    if event.context:
+        line["context"] = dict(event.context)
+    if event.boundary:
+        line["boundary"] = _boundary_line(event.boundary)
+    elif event.message:
+        line["message"] = event.message.to_dict()
+    else:
+        line["payload"] = dict(event.payload or {})
+    return line
+
+
+def _boundary_line(boundary: CompactionBoundary) -> dict[str, Any]:
+    texts = {"strategy": boundary.strategy, "trigger": boundary.trigger}
+    return {
+        "pinned": list(boundary.pinned),
+        "summary": list(boundary.summary),
+        "preserved": list(boundary.preserved),
+        "covered_count": boundary.covered_count,
+        "tokens_saved": boundary.tokens_saved,
+        **{name: text for name, text in texts.items() if text is not None},
+    }
+
+
+def _boundary(line: Mapping[str, Any], branch: str | None) -> CompactionBoundary:
+    return CompactionBoundary(
+        pinned=_texts(line, "pinned"),
+        summary=_texts(line, "summary"),
+        preserved=_texts(line, "preserved"),
+        branch=branch,
+        covered_count=_whole(line, "covered_count"),
+        tokens_saved=_whole(line, "tokens_saved"),
+        strategy=_optional(line, "strategy"),
+        trigger=_optional(line, "trigger"),
+    )
+
+
+def _time(line: Mapping[str, Any]) -> datetime:
+    text = _text(line, "time")
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise MalformedExportError(f"`time` is {text!r}, which is no ISO time.") from error
+    if time.tzinfo is None:
+        raise MalformedExportError(f"`time` {text!r} has no offset.")
+    return time
+
+
+def _context(line: Mapping[str, Any]) -> dict[str, str]:
+    context = _object(line, "context")
+    if not all(isinstance(value, str) for value in context.values()):
+        raise MalformedExportError("`context` holds texts only.")
+    return context
+
+
+def _object(line: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object under this name, empty when there is none."""
+    value = line.get(name, {})
+    if not isinstance(value, dict):
+        raise MalformedExportError(f"`{name}` must be an object.")
+    return cast("dict[str, Any]", value)
+
+
+def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = items(line.get(name))
+    if not all(isinstance(item, str) for item in value):
+        raise MalformedExportError(f"`{name}` must be a list of texts.")
+    return tuple(value)
+
+
+def _text(line: Mapping[str, Any], name: str) -> str:
+    value = line.get(name)
+    if not isinstance(value, str):
+        raise MalformedExportError(f"`{name}` must be text.")
+    return value
+
+
+def _optional(line: Mapping[str, Any], name: str) -> str | None:
+    return _text(line, name) if name in line else None
+
+
+def _whole(line: Mapping[str, Any], name: str) -> int:
+    value = line.get(name, 0)
+    if not isinstance(value, int):
+        raise MalformedExportError(f"`{name}` must be a whole number.")
+    return value
