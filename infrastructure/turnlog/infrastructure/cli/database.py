@@ -1,0 +1,115 @@
+"""Opening the database of the command line, and finding a session in it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from turnlog.application import SessionService
+from turnlog.domain.errors import SessionNotFoundError, StorageError, StorageLockedError
+from turnlog.infrastructure.cli.failures import (
+    AmbiguousIdError,
+    DatabaseNotFoundError,
+    ForeignDatabaseError,
+    UnusableDatabaseError,
+)
+
+LAST = "@last"
+"""Names the newest session."""
+
+_CANDIDATES = 5
+_PLAIN_RECORDER = "eventsourcing.sqlite:SQLiteApplicationRecorder"
+
+
+@contextmanager
+def reading(path: Path) -> Generator[SessionService]:
+    """The sessions of an existing database, which is opened such that it cannot be changed."""
+    if not path.exists():
+        raise DatabaseNotFoundError(path)
+    with _opened(path, "mode=ro", _tables(path)) as service:
+        yield service
+
+
+@contextmanager
+def changing(path: Path, *, create: bool = False) -> Generator[SessionService]:
+    """The sessions of a database that may be written; with `create` it is made if it does not exist."""
+    if not path.exists():
+        if not create:
+            raise DatabaseNotFoundError(path)
+        if not path.absolute().parent.is_dir():
+            raise UnusableDatabaseError(path, "its folder does not exist")
+    tables = _tables(path) if path.exists() else frozenset[str]()
+    with _opened(path, "mode=rwc" if create else "mode=rw", tables, create=create) as service:
+        yield service
+
+
+def session_id(service: SessionService, given: str) -> str:
+    """The id of the session that is meant: `@last`, an id, or the beginning of one id only.
+
+    Raises `SessionNotFoundError` and `AmbiguousIdError`.
+    """
+    if given == LAST:
+        newest = service.list_sessions(limit=1)
+        if not newest:
+            raise SessionNotFoundError(LAST)
+        return newest[0].session_id
+    if service.find(given):
+        return given
+    found = [row.session_id for row in service.sessions_with_prefix(given, limit=_CANDIDATES + 1)]
+    if not found:
+        raise SessionNotFoundError(given)
+    if len(found) > 1:
+        raise AmbiguousIdError(given, found[:_CANDIDATES], more=len(found) > _CANDIDATES)
+    return found[0]
+
+
+@contextmanager
+def _opened(
+    path: Path, mode: str, tables: frozenset[str], *, create: bool = False
+) -> Generator[SessionService]:
+    env = {
+        "PERSISTENCE_MODULE": "eventsourcing.sqlite",
+        "SQLITE_DBNAME": _uri(path, mode),
+        "CREATE_TABLE": "no" if mode == "mode=ro" else "yes",
+    }
+    if "turnlog_sessions" not in tables:
+        if "stored_events" in tables:  # a host's application with a recorder that keeps no rows of ours
+            env["APPLICATION_RECORDER_TOPIC"] = _PLAIN_RECORDER
+        elif tables or not create:
+            raise ForeignDatabaseError(path)
+    try:
+        service = SessionService(env=env)
+    except StorageLockedError:
+        raise
+    except (StorageError, sqlite3.Error) as error:
+        raise _refused(path, error.__cause__ or error) from error
+    with service:
+        yield service
+
+
+def _tables(path: Path) -> frozenset[str]:
+    try:
+        with closing(sqlite3.connect(_uri(path, "mode=ro"), uri=True)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.Error as error:
+        raise _refused(path, error) from error
+    return frozenset(name for (name,) in rows)
+
+
+def _uri(path: Path, mode: str) -> str:
+    path = path.absolute()
+    untouched = not path.with_name(path.name + "-wal").exists() and not os.access(path.parent, os.W_OK)
+    # SQLite makes files beside a database in WAL mode even to read it; where it cannot, nobody writes either.
+    return f"{path.as_uri()}?{mode}{'&immutable=1' if mode == 'mode=ro' and untouched else ''}"
+
+
+def _refused(path: Path, error: BaseException) -> StorageError:
+    said = str(error)
+    if "locked" in said or "busy" in said:
+        return StorageLockedError(
+            f"The database {str(path)!r} is locked by another program. Try again later."
+        )
+    return UnusableDatabaseError(path, said)

@@ -1,0 +1,95 @@
+"""What can go wrong on the command line, and the exit status that says so."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from eventsourcing.persistence import PersistenceError
+
+from turnlog.application.storage import storage_error
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    SessionIdUnavailableError,
+    SessionNotFoundError,
+    StorageError,
+    StorageLockedError,
+    TurnlogError,
+    UnknownEventError,
+    UnknownVersionError,
+    VersionConflictError,
+)
+from turnlog.infrastructure.cli.settings import Status
+from turnlog.infrastructure.formats.writing import LogsDivergedError
+
+
+class CommandUsageError(TurnlogError):
+    """The options of a command do not go together."""
+
+
+class AmbiguousIdError(TurnlogError):
+    """Several sessions have ids that begin as the given one."""
+
+    def __init__(self, prefix: str, candidates: Sequence[str], *, more: bool) -> None:
+        shown = ", ".join(map(repr, candidates)) + (" and more" if more else "")
+        super().__init__(f"Several sessions begin with {prefix!r}: {shown}. Give more of the id.")
+        self.prefix = prefix
+        self.candidates = tuple(candidates)
+
+
+class DatabaseNotFoundError(TurnlogError):
+    """There is no database file of this name, and the command would not make one."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"There is no database {str(path)!r}. Name one with --db or TURNLOG_DB, "
+            "or make one with `turnlog import FILE`."
+        )
+        self.path = path
+
+
+class ForeignDatabaseError(StorageError):
+    """The file is a database of something else."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{str(path)!r} is a database that was not made by turnlog. Name another file.")
+        self.path = path
+
+
+class UnusableDatabaseError(StorageError):
+    """The file cannot be used as a database."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"The database {str(path)!r} cannot be used: {reason}.")
+        self.path = path
+
+
+_STATUSES: tuple[tuple[type[Exception], Status], ...] = (
+    (CommandUsageError, Status.USAGE),
+    (AmbiguousIdError, Status.USAGE),
+    (InvalidSettingError, Status.USAGE),
+    (DatabaseNotFoundError, Status.NOT_FOUND),
+    (SessionNotFoundError, Status.NOT_FOUND),
+    (UnknownVersionError, Status.NOT_FOUND),
+    (UnknownEventError, Status.NOT_FOUND),
+    (StorageLockedError, Status.CONFLICT),
+    (VersionConflictError, Status.CONFLICT),
+    (SessionIdUnavailableError, Status.CONFLICT),
+    (LogsDivergedError, Status.CONFLICT),
+    (TurnlogError, Status.BAD_INPUT),
+    (OSError, Status.BAD_INPUT),
+)
+
+
+def typed(error: Exception) -> Exception:
+    """The error itself, or the one of ours for what a database said."""
+    if isinstance(error, sqlite3.Error):
+        locked = "locked" in str(error) or "busy" in str(error)
+        return StorageLockedError(str(error)) if locked else StorageError(f"The database refused: {error}")
+    return storage_error(error) if isinstance(error, PersistenceError) else error
+
+
+def status_of(error: Exception) -> Status | None:
+    """The exit status for the error; None when nobody expected it."""
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), None)

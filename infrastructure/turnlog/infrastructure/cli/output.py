@@ -1,0 +1,80 @@
+"""What reaches the terminal: texts with their control characters shown, and JSON that holds none."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+_STEERING = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f"
+"""What steers a terminal or hides text (C1 controls, direction marks, tags), or has no UTF-8 form."""
+
+_HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f{_STEERING}]")
+_HIDDEN_IN_JSON = re.compile(f"[{_STEERING}]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_LINE_BREAK = re.compile(r"\s*\n\s*")
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "the reader has gone")
+
+
+def console(*, stderr: bool = False, width: int | None = None) -> Console:
+    """A console that takes every text as it is: no markup, no emoji names, no highlighting."""
+    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+
+def visible(text: str) -> str:
+    """The text with every control character as a visible mark; line breaks stay, tabs become spaces.
+
+    >>> visible("\\x1b[2J done")
+    '␛[2J done'
+    """
+    return _HIDDEN.sub(_mark, text.replace("\r\n", "\n").expandtabs(4))
+
+
+def one_line(text: str) -> str:
+    """The visible text on one line.
+
+    >>> one_line("first\\n  second")
+    'first ⏎ second'
+    """
+    return visible(_LINE_BREAK.sub(" ⏎ ", text.strip()))
+
+
+def one_line_of(text: str, width: int) -> str:
+    """The start of the visible text on one line of so many cells; `…` stands for the rest."""
+    line = Text(one_line(text[: width * 8]))
+    line.truncate(width, overflow="ellipsis")
+    return line.plain
+
+
+def write_json(value: Any) -> None:
+    """Print the value as indented JSON."""
+    write_json_text(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def write_json_text(text: str, *, stderr: bool = False) -> None:
+    """Print JSON as it is, except that what must not reach a terminal is escaped. The value is the same."""
+    stream = sys.stderr if stderr else sys.stdout
+    is_utf8 = stream.encoding.replace("-", "").lower() == "utf8"
+    stream.write((_HIDDEN_IN_JSON if is_utf8 else _NOT_ASCII).sub(_json_escape, text) + "\n")
+
+
+def _mark(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]

@@ -1,0 +1,252 @@
+"""The commands that only read: sessions, log, view, export."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from turnlog.application import SessionRow
+from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.filters import EventFilter
+from turnlog.domain.log import EventType, SessionEvent
+from turnlog.domain.messages import Message
+from turnlog.domain.view import View
+from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.app import Form
+from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.output import console, one_line, visible, write_json, write_json_text
+from turnlog.infrastructure.cli.progress import progress
+from turnlog.infrastructure.cli.rendering import event_line, message_block
+from turnlog.infrastructure.cli.settings import Settings, Status
+
+_ASKED = "@ask"
+"""The id of the message that `--ask` adds to a view."""
+
+
+def show_sessions(settings: Settings, limit: int) -> int:
+    """List the sessions, newest first."""
+    with database.reading(settings.database) as service:
+        rows = service.list_sessions(limit=limit + 1)
+    if settings.json:
+        write_json([_row_data(row) for row in rows[:limit]])
+        return Status.DONE
+    out = console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("SESSION", overflow="fold")
+    for name in ("CREATED (UTC)", "LAST EVENT"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("MSGS", justify="right")
+    for row in rows[:limit]:
+        table.add_row(
+            Text(visible(row.session_id), "cyan"),
+            f"{row.created_at:%Y-%m-%d %H:%M}",
+            f"{row.modified_at:%Y-%m-%d %H:%M}",
+            f"{row.messages:,}",
+        )
+    if rows:
+        out.print(table, soft_wrap=not out.is_terminal)
+    else:
+        out.print(f"No sessions in {visible(str(settings.database))} yet. `turnlog import FILE` makes some.")
+    if len(rows) > limit:
+        out.print(f"There are more: --limit {limit * 2}", style="dim")
+    return Status.DONE
+
+
+def show_log(settings: Settings, given: str, limit: int) -> int:
+    """Show the newest events of a session, in order."""
+    with database.reading(settings.database) as service:
+        session_id = database.session_id(service, given)
+        events = service.get_events(session_id, EventFilter(last_n=limit + 1))
+    shown = events[-limit:]
+    if settings.json:
+        write_json([event_data(event) for event in shown])
+        return Status.DONE
+    out = console()
+    if len(events) > limit:
+        out.print(f"… earlier events: --limit {limit * 2}", style="dim")
+    day = None
+    for event in shown:
+        if event.timestamp.date() != day:
+            day = event.timestamp.date()
+            out.print(f"── {day} UTC", style="dim")
+        out.print(event_line(event, out.width if out.is_terminal else None), soft_wrap=True)
+    if any(event.archived for event in shown):
+        out.print("· no longer in the view", style="dim")
+    return Status.DONE
+
+
+def show_view(
+    settings: Settings,
+    given: str,
+    *,
+    at: str | None,
+    form: Form,
+    ask: str | None,
+    branch: str | None,
+    model: str,
+) -> int:
+    """Show what the model is told, in the form that is asked for."""
+    at_version, at_time = _moment(at)
+    with database.reading(settings.database) as service:
+        session_id = database.session_id(service, given)
+        view = service.view(session_id, at_version=at_version, at_time=at_time)
+    if ask is not None:
+        view = _with_question(view, session_id, ask)
+    match form:
+        case Form.TEXT:
+            _print_view(session_id, view, branch)
+        case Form.JSON:
+            told = view.told_events(branch)
+            write_json(
+                {
+                    "session": session_id,
+                    "version": view.version,
+                    "ids": [event.id for event in told],
+                    "messages": [event.message.to_dict() for event in told if event.message],
+                }
+            )
+        case Form.OPENAI | Form.ANTHROPIC:
+            with _notes_on_stderr(quiet=settings.json):
+                body = _request(form, view, branch, model)
+            write_json(body)
+    return Status.DONE
+
+
+def export_session(settings: Settings, given: str, output: Path | None) -> int:
+    """Write the whole log as JSON lines, to a file at once or to stdout as it is read."""
+    from turnlog.infrastructure.formats import turnlog_jsonl  # late: the other commands do without
+
+    with database.reading(settings.database) as service:
+        details = service.find(database.session_id(service, given))
+        if details is None:
+            raise SessionNotFoundError(given)
+        lines = turnlog_jsonl.lines(details.id, details.metadata, service.iter_events(details.id))
+        if output is None:
+            for line in lines:
+                write_json_text(line)
+        else:
+            with progress("Exporting", details.version, quiet=settings.json) as advance:
+                _write_file(output, lines, advance)
+    return Status.DONE
+
+
+def _write_file(path: Path, lines: Iterable[str], advance: Callable[[int], object]) -> None:
+    """Write the lines such that the file is there with all of them, or as it was before."""
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line + "\n")
+                advance(1)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def event_data(event: SessionEvent) -> dict[str, Any]:
+    """An entry of the log as plain data. Times are ISO texts in UTC."""
+    data: dict[str, Any] = {
+        "version": event.version,
+        "id": event.id,
+        "type": event.type,
+        "time": event.timestamp.isoformat(),
+    }
+    if event.occurred_at:
+        data["occurred_at"] = event.occurred_at.isoformat()
+    if event.branch is not None:
+        data["branch"] = event.branch
+    if event.message:
+        data["in_view"] = not event.archived
+        data["synthetic"] = event.synthetic
+        data["message"] = event.message.to_dict()
+    if event.boundary:
+        data["boundary"] = asdict(event.boundary)
+    if event.payload is not None:
+        data["payload"] = dict(event.payload)
+    if event.context:
+        data["context"] = dict(event.context)
+    return data
+
+
+def _row_data(row: SessionRow) -> dict[str, Any]:
+    return {
+        "id": row.session_id,
+        "created_at": row.created_at.isoformat(),
+        "modified_at": row.modified_at.isoformat(),
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+        "version": row.version,
+        "messages": row.messages,
+    }
+
+
+def _moment(at: str | None) -> tuple[int | None, datetime | None]:
+    """The version or the time that `--at` names."""
+    if at is None:
+        return None, None
+    if re.fullmatch(r"[0-9]{1,18}", at):
+        return int(at), None
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError:
+        raise CommandUsageError(
+            f"--at {at!r} is neither a version, as in 12, nor a time, as in 2026-05-01T14:30+02:00."
+        ) from None
+    return None, time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _with_question(view: View, session_id: str, question: str) -> View:
+    """The view with a next user message, as if it had been appended."""
+    asked = SessionEvent(
+        id=_ASKED,
+        type=EventType.MESSAGE,
+        version=view.version + 1,
+        timestamp=datetime.now(UTC),
+        session_id=session_id,
+        message=Message.user(question),
+    )
+    return View((*view.events, asked), view.version)
+
+
+def _print_view(session_id: str, view: View, branch: str | None) -> None:
+    out = console()
+    told = view.told_events(branch)
+    out.print(
+        Text(f"What the model is told · {one_line(session_id)} · version {view.version}", "bold"),
+        soft_wrap=not out.is_terminal,
+    )
+    for event in told:
+        out.print()
+        out.print(message_block(event), soft_wrap=not out.is_terminal)
+    out.print()
+    count = f"{len(told):,} message{'' if len(told) == 1 else 's'}"
+    elsewhere = len(view.events) - len(told)
+    out.print(count + (f"; {elsewhere:,} more belong to branches" if elsewhere else ""), style="dim")
+
+
+def _request(form: Form, view: View, branch: str | None, model: str) -> Mapping[str, Any]:
+    from turnlog.infrastructure.formats import anthropic_messages, openai_chat  # late: they are large
+
+    if form is Form.OPENAI:
+        return openai_chat.request(view, model=model, branch=branch)
+    return anthropic_messages.request(view, model=model, branch=branch)
+
+
+@contextmanager
+def _notes_on_stderr(*, quiet: bool) -> Generator[None]:
+    """Warnings as one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    if not quiet:
+        for warning in caught:
+            print(f"turnlog: note: {warning.message}", file=sys.stderr)

@@ -1,0 +1,86 @@
+"""Events as people read them on a terminal."""
+
+from __future__ import annotations
+
+import json
+
+from rich.text import Text
+
+from turnlog.domain.log import CompactionBoundary, SessionEvent
+from turnlog.domain.messages import (
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolCallResponsePart,
+)
+from turnlog.domain.rendering import event_text, response_text
+from turnlog.infrastructure.cli.output import one_line, one_line_of, visible
+
+STYLES = {"system": "magenta", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
+"""The style of each role."""
+
+_COVERED = "·"
+
+
+def event_line(event: SessionEvent, width: int | None) -> Text:
+    """The event on one line: version, whether it left the view, time of recording, and what it says."""
+    left = f"{event.version:>6} {_COVERED if event.archived else ' '} {event.timestamp:%H:%M:%S}  "
+    style = "dim" if event.archived else STYLES.get(event.role or "", "bold")
+    text = said(event)
+    room = None if width is None else max(20, width - len(left))
+    return Text.assemble((left, "dim"), (one_line(text) if room is None else one_line_of(text, room), style))
+
+
+def message_block(event: SessionEvent) -> Text:
+    """The message in full: a line that says whose it is, then its parts."""
+    message = event.message or Message.system(None)
+    about = [f"version {event.version}"]
+    if event.branch is not None:
+        about.append(f"branch {one_line(event.branch)}")
+    if event.synthetic:
+        about.append("summary")
+    role = message.role.value
+    block = Text.assemble((role, STYLES[role]), (f"  {' · '.join(about)}", "dim"))
+    for part in message.parts:
+        block.append("\n").append_text(_part(part))
+    return block
+
+
+def boundary_text(boundary: CompactionBoundary) -> str:
+    """What a boundary did, in one sentence."""
+    kept = len(boundary.pinned) + len(boundary.preserved)
+    summary = f", {len(boundary.summary)} of summary" if boundary.summary else ""
+    why = " when ".join(filter(None, (boundary.strategy, boundary.trigger)))
+    return (
+        f"Compaction: {boundary.covered_count:,} left the view, {kept:,} kept{summary}, "
+        f"about {boundary.tokens_saved:,} tokens saved{f' ({why})' if why else ''}"
+    )
+
+
+def said(event: SessionEvent) -> str:
+    """What the entry says, whoever says it; not yet safe for a terminal."""
+    branch = f"[{event.branch}] " if event.branch is not None else ""
+    if event.boundary:
+        return branch + boundary_text(event.boundary)
+    if event.message:
+        return f"{branch}{'(summary) ' if event.synthetic else ''}{event_text(event)}"
+    return f"{branch}{event.type} {json.dumps(event.payload or {}, ensure_ascii=False)}"
+
+
+def _part(part: Part) -> Text:
+    match part:
+        case TextPart():
+            return Text(visible(part.content))
+        case ReasoningPart():
+            return Text(f"(thought) {visible(part.content or '')}", "dim italic")
+        case ToolCallPart():
+            waits = "  awaiting its result" if part.awaiting else ""
+            return Text(f"→ {visible(part.name)}({visible(part.arguments)}){waits}", "blue")
+        case ToolCallResponsePart():
+            name = part.name or part.id or ""
+            return Text.assemble((f"← {visible(name)}: ", "blue"), visible(response_text(part)))
+        case _:
+            kept = {name: value for name, value in part.to_dict().items() if name not in ("type", "content")}
+            return Text(f"[{visible(part.type)}] {visible(json.dumps(kept, ensure_ascii=False))}", "dim")

@@ -1,0 +1,165 @@
+"""The commands that write: import, compact, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turnlog.domain.compaction import CompactionReason, CompactionResult, CompactionTrigger
+from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
+from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
+from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
+from turnlog.infrastructure.cli.progress import progress
+from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.formats.imported import Fate, ImportedFile
+from turnlog.infrastructure.formats.importing import DEFAULT_MAX_SIZE, read_file
+from turnlog.infrastructure.formats.writing import WrittenSession, write_session
+
+_SHOWN = 20
+"""Sessions of a file that are named."""
+
+
+def import_files(
+    settings: Settings, paths: Sequence[Path], file_format: str | None, max_size: int | None
+) -> int:
+    """Check every file to its end, then write what the database does not hold of them."""
+    files: list[ImportedFile] = []
+    with progress("Checking", len(paths), quiet=settings.json) as advance:
+        for path in paths:
+            files.append(read_file(path, format=file_format, max_size=max_size or DEFAULT_MAX_SIZE))
+            advance(1)
+    total = sum(file.entry_count for file in files)
+    written: list[tuple[ImportedFile, list[WrittenSession]]] = []
+    with (
+        database.changing(settings.database, create=True) as service,
+        progress("Importing", total, quiet=settings.json) as advance,
+    ):
+        for file in files:
+            found = [write_session(service, session, on_progress=advance) for session in file.sessions()]
+            written.append((file, found))
+    if settings.json:
+        write_json([_file_data(file, found) for file, found in written])
+    else:
+        for file, found in written:
+            _print_file(file, found)
+    return Status.DONE
+
+
+def compact_session(
+    settings: Settings,
+    given: str,
+    *,
+    last_events: int | None,
+    last_turns: int | None,
+    token_budget: int | None,
+    when_turns: int | None,
+    when_tokens: int | None,
+) -> int:
+    """One pass with a window; status 1 when it had nothing to do."""
+    strategy = WindowCompactionStrategy(_window(last_events, last_turns, token_budget))
+    trigger = _trigger(when_turns, when_tokens)
+    with database.changing(settings.database) as service:
+        session_id = database.session_id(service, given)
+        result = service.compact(session_id, trigger, strategy)
+    if settings.json:
+        write_json(_result_data(session_id, result))
+    else:
+        console().print(_result_text(session_id, result), soft_wrap=True)
+    if result.reason is CompactionReason.RACE_LOST:
+        return Status.CONFLICT
+    return Status.FOUND_OR_NOTHING_TO_DO if result.is_unchanged else Status.DONE
+
+
+def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
+    """Delete a session, if that was confirmed."""
+    with database.changing(settings.database) as service:
+        session_id = database.session_id(service, given)
+        if not confirmed:
+            raise CommandUsageError(
+                f"This would delete session {session_id!r} with {service.version(session_id):,} events. "
+                "Add --yes to do it."
+            )
+        service.delete(session_id)
+    if settings.json:
+        write_json({"deleted": session_id})
+    else:
+        console().print(f"Deleted session {one_line(session_id)}.", soft_wrap=True)
+    return Status.DONE
+
+
+def _window(last_events: int | None, last_turns: int | None, token_budget: int | None) -> CompactionWindow:
+    if sum(size is not None for size in (last_events, last_turns, token_budget)) > 1:
+        raise CommandUsageError("Give one of --last-events, --last-turns and --token-budget.")
+    if last_turns is not None:
+        return CompactionWindow.last_turns(last_turns)
+    if token_budget is not None:
+        return CompactionWindow.token_budget(token_budget)
+    return (
+        CompactionWindow.last_events() if last_events is None else CompactionWindow.last_events(last_events)
+    )
+
+
+def _trigger(when_turns: int | None, when_tokens: int | None) -> CompactionTrigger | None:
+    triggers: list[CompactionTrigger] = []
+    if when_turns is not None:
+        triggers.append(TurnCountTrigger(when_turns))
+    if when_tokens is not None:
+        triggers.append(TokenCountTrigger(when_tokens))
+    return CompositeCompactionTrigger.any_of(*triggers) if triggers else None
+
+
+def _print_file(file: ImportedFile, found: Sequence[WrittenSession]) -> None:
+    out = console()
+    out.print(f"{visible(str(file.path))} ({file.format})", style="bold", soft_wrap=True)
+    for line in file.report.lines():
+        out.print(f"  {visible(line)}", soft_wrap=True)
+    for session in found[:_SHOWN]:
+        held = f", {session.held:,} there before" if session.held else ""
+        out.print(f"  session {one_line(session.id)}: {session.written:,} written{held}", soft_wrap=True)
+    if len(found) > _SHOWN:
+        out.print(f"  … {len(found) - _SHOWN:,} more sessions", style="dim")
+
+
+def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str, Any]:
+    report = {fate.name.lower(): file.report.of(fate) for fate in Fate}
+    sessions = [{"id": session.id, "written": session.written, "held": session.held} for session in found]
+    return {
+        "path": str(file.path),
+        "format": file.format,
+        "sha256": file.sha256,
+        **report,
+        "sessions": sessions,
+    }
+
+
+def _result_text(session_id: str, result: CompactionResult) -> str:
+    if result.is_unchanged:
+        return (
+            f"Nothing was compacted: {result.reason}. The view of {one_line(session_id)} "
+            f"has {result.tokens_before or 0:,} tokens."
+        )
+    boundary = result.boundary.version if result.boundary else result.version
+    return (
+        f"Compacted {one_line(session_id)}: {len(result.covered_events):,} messages left the view, "
+        f"{len(result.pinned_events) + len(result.preserved_events):,} stay; "
+        f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens. "
+        f"The boundary is version {boundary}."
+    )
+
+
+def _result_data(session_id: str, result: CompactionResult) -> dict[str, Any]:
+    return {
+        "session": session_id,
+        "compacted": not result.is_unchanged,
+        "reason": str(result.reason),
+        "covered": len(result.covered_events),
+        "pinned": len(result.pinned_events),
+        "preserved": len(result.preserved_events),
+        "tokens_before": result.tokens_before,
+        "tokens_after": result.tokens_after,
+        "boundary": result.boundary.id if result.boundary else None,
+        "version": result.version,
+    }

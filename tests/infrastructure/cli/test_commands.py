@@ -1,0 +1,323 @@
+"""What each command does, in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, Turnlog
+
+from turnlog.domain.log import NewEvent
+from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.infrastructure.cli.settings import Status
+
+
+def test_import_says_what_was_mapped_and_into_which_session(turnlog: Turnlog) -> None:
+    result = turnlog("import", AIRLINE)
+
+    assert result.status == 0
+    assert "mapped: 62 messages" in result.out
+    assert "62 written" in result.out
+
+
+def test_a_second_import_of_a_file_adds_nothing(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("import", AIRLINE, "--json")
+
+    assert result.json[0]["sessions"] == [{"id": imported, "written": 0, "held": 62}]
+
+
+def test_import_takes_several_files_and_each_session_of_them(turnlog: Turnlog) -> None:
+    turnlog("import", SMALL_TALK, AIRLINE)
+
+    assert len(turnlog("sessions", "--json").json) == 50
+
+
+def test_imported_sessions_do_not_expire(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("sessions", "--json").json[0]["expires_at"] is None
+
+
+def test_sessions_as_json_are_an_array_of_objects_with_ids(turnlog: Turnlog, imported: str) -> None:
+    (session,) = turnlog("sessions", "--json").json
+
+    assert (session["id"], session["messages"], session["version"]) == (imported, 62, 62)
+
+
+def test_sessions_are_listed_newest_first_up_to_the_limit(turnlog: Turnlog) -> None:
+    turnlog("import", SMALL_TALK)
+
+    result = turnlog("sessions", "--limit", 2)
+
+    assert [line.split()[0][-3:] for line in result.out.splitlines()[1:3]] == ["-48", "-47"]
+    assert "--limit 4" in result.out
+
+
+def test_log_shows_the_newest_events_in_order(turnlog: Turnlog, imported: str) -> None:
+    events = turnlog("log", imported, "--limit", 3, "--json").json
+
+    assert [event["version"] for event in events] == [60, 61, 62]
+
+
+def test_log_shows_fifty_events_unless_told_otherwise(turnlog: Turnlog, imported: str) -> None:
+    assert len(turnlog("log", imported, "--json").json) == 50
+
+
+def test_log_marks_what_is_no_longer_in_the_view(turnlog: Turnlog, imported: str) -> None:
+    turnlog("compact", imported, "--last-turns", 1)
+
+    events = turnlog("log", imported, "--limit", 100, "--json").json
+
+    assert [event["version"] for event in events if event.get("in_view")] == [1, 62]
+
+
+def test_log_shows_events_of_the_applications_own_types(
+    turnlog: Turnlog, database: Path, open_service: OpenService
+) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_event("s", "ACME.AUDIT", {"by": "ada"})
+
+    assert 'ACME.AUDIT {"by": "ada"}' in turnlog("log", "s").out
+
+
+def test_view_shows_each_message_in_full(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("view", imported)
+
+    assert '→ get_user_details({"user_id":"sofia_kim_7287"})' in result.out
+    assert "assistant  version 61" in result.out
+
+
+def test_view_as_openai_is_a_request_body(turnlog: Turnlog, imported: str) -> None:
+    body = turnlog("view", imported, "--as", "openai", "--model", "gpt-4o").json
+
+    assert (body["model"], len(body["messages"])) == ("gpt-4o", 62)
+
+
+def test_view_as_anthropic_is_a_request_body(turnlog: Turnlog, imported: str) -> None:
+    body = turnlog("view", imported, "--as", "anthropic").json
+
+    assert body["messages"][0]["role"] == "user"
+    assert "Airline Agent Policy" in json.dumps(body["system"])
+
+
+def test_view_as_json_names_the_messages_by_their_ids(
+    turnlog: Turnlog, imported: str, open_service: OpenService
+) -> None:
+    told = turnlog("view", imported, "--as", "json").json
+
+    with open_service() as sessions:
+        view = sessions.view(imported)
+    assert told["ids"] == list(view.ids)
+    assert [Message.model_validate(message) for message in told["messages"]] == list(view.messages)
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic", "json"])
+def test_ask_adds_a_next_user_message(turnlog: Turnlog, imported: str, form: str) -> None:
+    newest = turnlog("view", imported, "--as", form, "--ask", "Is my bag included?").json["messages"][-1]
+
+    assert newest["role"] == "user"
+    assert "Is my bag included?" in json.dumps(newest)
+
+
+def test_ask_stores_nothing(turnlog: Turnlog, imported: str) -> None:
+    before = turnlog("export", imported).out
+
+    turnlog("view", imported, "--ask", "Is my bag included?")
+
+    assert turnlog("export", imported).out == before
+
+
+def test_view_at_a_version_is_what_the_model_was_told_then(turnlog: Turnlog, imported: str) -> None:
+    then = turnlog("view", imported, "--as", "json").json
+    turnlog("compact", imported, "--last-turns", 1)
+
+    assert turnlog("view", imported, "--at", 62, "--as", "json").json == then
+
+
+def test_view_at_a_time_is_what_the_model_was_told_then(turnlog: Turnlog, imported: str) -> None:
+    time = turnlog("log", imported, "--limit", 1, "--json").json[0]["time"]
+    then = turnlog("view", imported, "--json").json
+    turnlog("compact", imported, "--last-turns", 1)
+
+    assert turnlog("view", imported, "--at", time, "--json").json == then
+
+
+def test_a_time_without_an_offset_is_utc(turnlog: Turnlog, imported: str) -> None:
+    time = turnlog("log", imported, "--limit", 1, "--json").json[0]["time"].removesuffix("+00:00")
+
+    assert turnlog("view", imported, "--at", time, "--json").json["version"] == 62
+
+
+def test_view_of_a_branch_is_what_its_model_is_told(turnlog: Turnlog, open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_events(
+            "s", [Message.user("Compare them."), NewEvent(Message.user("Read one."), branch="reader")]
+        )
+
+    assert len(turnlog("view", "s", "--json").json["ids"]) == 1
+    assert len(turnlog("view", "s", "--branch", "reader", "--json").json["ids"]) == 2
+
+
+def test_a_request_that_ends_with_the_assistant_is_noted_on_stderr(
+    turnlog: Turnlog, open_service: OpenService
+) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_events("s", [Message.user("Hi"), Message.assistant("Hello")])
+
+    result = turnlog("view", "s", "--as", "openai")
+
+    assert (result.status, "note:" in result.err) == (0, True)
+
+
+def test_compact_reduces_the_view_and_leaves_the_log(turnlog: Turnlog, imported: str) -> None:
+    before = turnlog("export", imported).out
+
+    result = turnlog("compact", imported, "--token-budget", 3000, "--json")
+
+    assert (result.status, result.json["compacted"], result.json["tokens_after"] <= 3000) == (0, True, True)
+    assert turnlog("export", imported).out.startswith(before)
+
+
+@pytest.mark.parametrize(
+    ("window", "first_kept"),
+    [(("--last-events", 4), 62), (("--last-turns", 2), 58), (("--token-budget", 2000), 58), ((), 44)],
+)
+def test_compact_keeps_what_the_window_holds(
+    turnlog: Turnlog, imported: str, window: tuple[object, ...], first_kept: int
+) -> None:
+    turnlog("compact", imported, *window)
+
+    events = turnlog("log", imported, "--limit", 100, "--json").json
+    kept = [event["version"] for event in events if event.get("in_view")]
+    assert kept == [1, *range(first_kept, 63)]
+
+
+def test_compact_with_nothing_to_do_says_so_with_status_1(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("compact", imported, "--last-turns", 50)
+
+    assert (result.status, "Nothing was compacted: nothing to cover" in result.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "fires"),
+    [
+        (("--when-turns", 11), False),
+        (("--when-turns", 10), True),
+        (("--when-tokens", 100_000), False),
+        (("--when-tokens", 5_000), True),
+        (("--when-turns", 11, "--when-tokens", 5_000), True),
+    ],
+)
+def test_compact_asks_its_triggers_first(
+    turnlog: Turnlog, imported: str, trigger: tuple[object, ...], fires: bool
+) -> None:
+    result = turnlog("compact", imported, "--last-turns", 1, *trigger)
+
+    assert (result.status == 0) is fires
+
+
+def test_an_export_is_imported_as_the_same_log(turnlog: Turnlog, imported: str, tmp_path: Path) -> None:
+    turnlog("compact", imported, "--last-turns", 5)
+    turnlog("compact", imported, "--last-turns", 2)
+    exported = turnlog("export", imported).out
+    (tmp_path / "log.jsonl").write_text(exported, "utf-8")
+
+    turnlog("import", tmp_path / "log.jsonl", "--db", tmp_path / "other.db")
+
+    assert turnlog("export", imported, "--db", tmp_path / "other.db").out == exported
+    told = turnlog("view", imported, "--json").out
+    assert turnlog("view", imported, "--json", "--db", tmp_path / "other.db").out == told
+
+
+def test_an_abandoned_call_survives_export_and_import(
+    turnlog: Turnlog, open_service: OpenService, tmp_path: Path
+) -> None:
+    call = ToolCallPart(id="c", name="approve", arguments="{}", awaiting=True)
+    with open_service() as sessions:
+        sessions.create("s")
+        _, asked = sessions.append_events("s", [Message.user("Pay it."), Message.assistant([call])])
+        sessions.abandon("s", asked.id, "c")
+        sessions.append_message("s", Message.user("Never mind."))
+    exported = turnlog("export", "s").out
+    (tmp_path / "log.jsonl").write_text(exported, "utf-8")
+
+    turnlog("import", tmp_path / "log.jsonl", "--db", tmp_path / "other.db")
+
+    assert turnlog("export", "s", "--db", tmp_path / "other.db").out == exported
+
+
+def test_export_writes_a_file_as_a_whole(turnlog: Turnlog, imported: str, tmp_path: Path) -> None:
+    turnlog("export", imported, "--output", tmp_path / "log.jsonl")
+
+    assert (tmp_path / "log.jsonl").read_text("utf-8") == turnlog("export", imported).out
+
+
+def test_delete_without_yes_deletes_nothing(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("delete", imported)
+
+    assert (result.status, "--yes" in result.err) == (2, True)
+    assert turnlog("log", imported).status == 0
+
+
+def test_a_deleted_session_is_not_found(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("delete", imported, "--yes").status == 0
+
+    assert turnlog("log", imported).status == 3
+    assert turnlog("sessions", "--json").json == []
+
+
+def test_the_beginning_of_an_id_is_enough(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("view", imported[:4], "--json").json["session"] == imported
+
+
+def test_a_whole_id_is_never_ambiguous(turnlog: Turnlog) -> None:
+    turnlog("import", SMALL_TALK)
+    first = turnlog("sessions", "--json").json[-1]["id"]
+
+    assert first.endswith("-0")
+    second = first[:-1] + "1"  # the beginning of ten others too
+    assert turnlog("view", second, "--json").json["session"] == second
+
+
+def test_an_ambiguous_beginning_is_refused_with_candidates(turnlog: Turnlog) -> None:
+    turnlog("import", SMALL_TALK)
+    newest = turnlog("sessions", "--json").json[0]["id"]
+
+    result = turnlog("view", newest[:6])
+
+    assert (result.status, f"{newest[:-2]}0" in result.err, "and more" in result.err) == (2, True, True)
+
+
+def test_last_is_the_newest_session(turnlog: Turnlog) -> None:
+    turnlog("import", SMALL_TALK)
+
+    assert turnlog("view", "@last", "--json").json["session"].endswith("-48")
+
+
+def test_options_in_front_of_the_command_count_too(turnlog: Turnlog, imported: str, tmp_path: Path) -> None:
+    assert turnlog("--json", "sessions").json[0]["id"] == imported
+    assert turnlog("--db", tmp_path / "missing.db", "sessions").status == 3
+
+
+def test_version_is_that_of_the_package(turnlog: Turnlog) -> None:
+    assert turnlog("version").out == f"turnlog {turnlog('version', '--json').json['version']}\n"
+
+
+def test_without_a_command_the_help_is_shown(turnlog: Turnlog) -> None:
+    result = turnlog()
+
+    assert (result.status, "compact" in result.out) == (0, True)
+
+
+def test_the_reference_names_every_command_option_and_status(turnlog: Turnlog) -> None:
+    reference = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text("utf-8")
+
+    for command in ("demo", "import", "sessions", "log", "view", "compact", "export", "delete", "version"):
+        assert f"`turnlog {command}" in reference
+        for option in re.findall(r"--[a-z-]+", turnlog(command, "--help").out):
+            assert option == "--help" or option in reference, (command, option)
+    for status in Status:
+        assert f"| {status.value} |" in reference

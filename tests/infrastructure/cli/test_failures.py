@@ -1,0 +1,278 @@
+"""What goes wrong: one message, the right exit status, nothing half-written, no traceback."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, Turnlog
+
+from turnlog.application import SessionService
+from turnlog.domain.messages import Message
+
+READING = (
+    ("sessions",),
+    ("log", "@last"),
+    ("view", "@last"),
+    ("export", "@last"),
+    ("compact", "@last"),
+    ("delete", "@last", "--yes"),
+)
+
+
+@pytest.fixture
+def foreign(database: Path) -> Path:
+    """A database of somebody else's."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE invoices (id INTEGER)")
+        connection.commit()
+    return database
+
+
+@pytest.fixture
+def writer(database: Path, imported: str) -> Generator[sqlite3.Connection]:
+    """Another program that holds the write lock."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda command: command[0])
+def test_a_missing_database_is_not_found_and_not_made(
+    turnlog: Turnlog, database: Path, command: tuple[str, ...]
+) -> None:
+    result = turnlog(*command)
+
+    assert (result.status, str(database) in result.err) == (3, True)
+    assert not database.exists()
+
+
+@pytest.mark.parametrize("command", [*READING, ("import", AIRLINE)], ids=lambda command: command[0])
+def test_a_database_of_somebody_else_is_refused_and_left_alone(
+    turnlog: Turnlog, foreign: Path, command: tuple[object, ...]
+) -> None:
+    before = foreign.read_bytes()
+
+    result = turnlog(*command)
+
+    assert (result.status, "not made by turnlog" in result.err) == (5, True)
+    assert foreign.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [*READING, ("import", AIRLINE)], ids=lambda command: command[0])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    turnlog: Turnlog, database: Path, command: tuple[object, ...]
+) -> None:
+    database.write_text("Dear diary, " * 100)
+
+    result = turnlog(*command)
+
+    assert (result.status, "not a database" in result.err) == (5, True)
+    assert database.read_text() == "Dear diary, " * 100
+
+
+def test_a_folder_is_no_database(turnlog: Turnlog, tmp_path: Path) -> None:
+    assert turnlog("sessions", "--db", tmp_path).status == 5
+
+
+def test_a_folder_that_does_not_exist_cannot_get_a_database(turnlog: Turnlog, tmp_path: Path) -> None:
+    result = turnlog("import", AIRLINE, "--db", tmp_path / "missing" / "turnlog.db")
+
+    assert (result.status, "turnlog.db" in result.err) == (5, True)
+
+
+def test_an_empty_file_becomes_a_database_by_an_import_only(turnlog: Turnlog, database: Path) -> None:
+    database.touch()
+
+    assert turnlog("sessions").status == 5
+    assert turnlog("import", AIRLINE).status == 0
+
+
+def test_reading_needs_no_right_to_write(turnlog: Turnlog, database: Path, imported: str) -> None:
+    database.chmod(0o444)
+    database.parent.chmod(0o555)
+    try:
+        assert turnlog("log", imported).status == 0
+    finally:
+        database.parent.chmod(0o755)
+
+
+def test_sessions_in_the_database_of_a_host_application_are_shown(turnlog: Turnlog, database: Path) -> None:
+    host = {
+        "PERSISTENCE_MODULE": "eventsourcing.sqlite",
+        "SQLITE_DBNAME": str(database),
+        "APPLICATION_RECORDER_TOPIC": "eventsourcing.sqlite:SQLiteApplicationRecorder",
+    }
+    with SessionService(env=host) as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.user("Hi"))
+    before = database.read_bytes()
+
+    assert turnlog("sessions", "--json").json[0]["id"] == "s"
+    assert "User: Hi" in turnlog("log", "@last").out
+    assert database.read_bytes() == before
+
+
+def test_reading_changes_nothing(turnlog: Turnlog, database: Path, imported: str) -> None:
+    before = database.read_bytes()
+
+    turnlog("sessions")
+    turnlog("log", imported)
+    turnlog("view", imported)
+
+    assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("import", SMALL_TALK), ("delete", "@last", "--yes")],
+    ids=lambda command: command[0],
+)
+def test_a_locked_database_is_a_conflict(
+    turnlog: Turnlog, writer: sqlite3.Connection, command: tuple[object, ...]
+) -> None:
+    result = turnlog(*command)
+
+    assert (result.status, "locked" in result.err) == (4, True)
+
+
+def test_reading_goes_on_while_another_program_writes(
+    turnlog: Turnlog, writer: sqlite3.Connection, imported: str
+) -> None:
+    assert turnlog("log", imported).status == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("log",), ("view",), ("compact",), ("export",), ("delete", "--yes")],
+    ids=lambda command: command[0],
+)
+def test_an_unknown_session_is_not_found(turnlog: Turnlog, imported: str, command: tuple[str, ...]) -> None:
+    result = turnlog(*command, "nobody")
+
+    assert (result.status, "'nobody' was not found" in result.err) == (3, True)
+
+
+def test_last_of_no_sessions_is_not_found(turnlog: Turnlog, imported: str) -> None:
+    turnlog("delete", imported, "--yes")
+
+    assert turnlog("log", "@last").status == 3
+
+
+def test_an_empty_id_is_bad_input_not_every_session(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("delete", "", "--yes").status == 5
+
+
+@pytest.mark.parametrize("at", ["63", "999999999999999999", "2001-01-01"])
+def test_a_moment_that_the_session_does_not_have_is_not_found(
+    turnlog: Turnlog, imported: str, at: str
+) -> None:
+    assert turnlog("view", imported, "--at", at).status == 3
+
+
+@pytest.mark.parametrize("at", ["", "yesterday", "-1", "1.5", "12:00", "2026-13-01", "١٢", "9" * 30])
+def test_a_moment_that_is_none_is_wrong_usage(turnlog: Turnlog, imported: str, at: str) -> None:
+    result = turnlog("view", imported, "--at", at)
+
+    assert (result.status, "neither a version" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explode",),
+        ("view",),
+        ("view", "@last", "--as", "poem"),
+        ("log", "@last", "--limit", "0"),
+        ("log", "@last", "--limit", "many"),
+        ("compact", "@last", "--last-turns", "0"),
+        ("compact", "@last", "--last-turns", "2", "--token-budget", "9"),
+        ("compact", "@last", "--strategy", "magic"),
+        ("sessions", "--no-such-option"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_has_status_2(turnlog: Turnlog, imported: str, command: tuple[str, ...]) -> None:
+    result = turnlog(*command)
+
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("turnlog: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "status"),
+    [
+        (("explode",), "UsageError", 2),
+        (("view", "nobody"), "SessionNotFoundError", 3),
+        (("view", "@last", "--at", "x"), "CommandUsageError", 2),
+        (("import", "missing.json"), "UnreadableFileError", 5),
+    ],
+    ids=str,
+)
+def test_with_json_an_error_is_one_object_on_stderr(
+    turnlog: Turnlog, imported: str, command: tuple[str, ...], name: str, status: int
+) -> None:
+    result = turnlog(*command, "--json")
+
+    assert (result.status, result.out) == (status, "")
+    assert (result.error["error"], result.error["status"]) == (name, status)
+    assert result.error["message"]
+
+
+def test_a_damaged_file_is_refused_with_the_line(turnlog: Turnlog, imported: str, tmp_path: Path) -> None:
+    lines = turnlog("export", imported).out.splitlines(keepends=True)
+    damaged = tmp_path / "log.jsonl"
+    damaged.write_text("".join(lines[:-1]) + lines[-1][:40], "utf-8")
+
+    result = turnlog("import", damaged, "--db", tmp_path / "other.db")
+
+    assert (result.status, f"line {len(lines)}" in result.err) == (5, True)
+
+
+def test_one_bad_file_keeps_all_files_out(turnlog: Turnlog, database: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+
+    assert turnlog("import", AIRLINE, bad).status == 5
+    assert not database.exists()
+
+
+def test_an_unknown_format_is_refused_with_those_that_are_known(turnlog: Turnlog) -> None:
+    result = turnlog("import", AIRLINE, "--format", "fax")
+
+    assert (result.status, "openai_chat" in result.err) == (5, True)
+
+
+def test_a_file_above_the_largest_size_is_refused(turnlog: Turnlog) -> None:
+    assert turnlog("import", AIRLINE, "--max-size", 1000).status == 5
+
+
+def test_a_file_that_differs_from_the_session_is_a_conflict(
+    turnlog: Turnlog, imported: str, tmp_path: Path
+) -> None:
+    changed = tmp_path / "log.jsonl"
+    changed.write_text(
+        turnlog("export", imported).out.replace("Houston", "Boston").replace('"id":"', '"id":"x')
+    )
+    before = turnlog("export", imported).out
+
+    assert turnlog("import", changed).status == 4
+    assert turnlog("export", imported).out == before
+
+
+def test_a_deleted_session_is_not_imported_again(turnlog: Turnlog, imported: str) -> None:
+    turnlog("delete", imported, "--yes")
+
+    assert turnlog("import", AIRLINE).status == 4
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+    turnlog: Turnlog, imported: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "missing" / "log.jsonl"
+
+    assert turnlog("export", imported, "--output", target).status == 5
+    assert not target.parent.exists()
