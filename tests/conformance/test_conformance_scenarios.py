@@ -291,18 +291,15 @@ def test_conformance_scenario_12_a_repeat_after_a_covered_event(sessions: Sessio
     assert sessions.view(SID).ids == ("e2",)
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        IntegrityError("UNIQUE constraint failed"),
-        OperationalError("database is locked"),
-        OperationalError("connection lost"),
-    ],
-    ids=["integrity", "locked", "connection"],
-)
-def test_conformance_scenario_13_a_retry_after_a_lost_answer(
+CONFLICT = IntegrityError("UNIQUE constraint failed")
+LOCKED = OperationalError("database is locked")
+CONNECTION = OperationalError("connection lost")
+
+
+def lose_the_next_answer(
     sessions: SessionService, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
+    """Let the store commit the next write and fail all the same."""
     recorder = sessions.app.recorder
     insert = recorder.insert_events
 
@@ -312,11 +309,28 @@ def test_conformance_scenario_13_a_retry_after_a_lost_answer(
         raise failure
 
     monkeypatch.setattr(recorder, "insert_events", commit_and_fail)
+
+
+@pytest.mark.parametrize("failure", [CONFLICT, LOCKED, CONNECTION], ids=["conflict", "locked", "connection"])
+def test_conformance_scenario_13_a_retry_after_a_lost_answer(
+    sessions: SessionService, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    lose_the_next_answer(sessions, monkeypatch, failure)
     with suppress(StorageError):  # a lost answer that is no conflict reaches the writer
         sessions.append_events(SID, [user("one", "e1")])
     sessions.append_events(SID, [user("one", "e1")])
     assert [event.id for event in sessions.get_events(SID)] == ["e1"]
     assert sessions.version(SID) == 1
+
+
+@pytest.mark.parametrize("failure", [CONFLICT, LOCKED], ids=["conflict", "locked"])
+def test_conformance_scenario_13_a_write_of_its_own_is_no_conflict(
+    sessions: SessionService, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    lose_the_next_answer(sessions, monkeypatch, failure)
+    (event,) = sessions.append_events(SID, [user("one")])
+    assert not event.is_repeat
+    assert sessions.get_events(SID) == (event,)
 
 
 def content_id(message: Message) -> str:

@@ -18,7 +18,7 @@ from eventsourcing.persistence import DatetimeAsISO, JSONTranscoder, Mapper, Sto
 
 from turnlog.domain.compaction import CompactionReason, CompactionResult
 from turnlog.domain.entries import entry_of
-from turnlog.domain.events import EventIdTaken, StreamEvent, as_uuid
+from turnlog.domain.events import EventErased, EventIdTaken, StreamEvent, as_uuid
 from turnlog.domain.ids import aggregate_id, entry_id
 from turnlog.domain.log import EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
@@ -39,8 +39,12 @@ def mapper() -> Mapper[UUID]:
 def decided() -> list[Any]:
     """The events of the stream as today's code decides them, and the ledger entry of one of them."""
     salts = (f"{number:032x}" for number in range(1, 1000))
-    with patch("turnlog.domain.session.new_salt", lambda: next(salts)):
-        return [*_stream(), _ledger_entry(), *_scattered()]
+    nonces = (f"{number:016x}" for number in range(1, 1000))
+    with (
+        patch("turnlog.domain.session.new_salt", lambda: next(salts)),
+        patch("turnlog.domain.session.new_nonce", lambda: next(nonces)),
+    ):
+        return [*_stream(), _ledger_entry(), *_scattered(), *_held(), _erased()]
 
 
 def stored_samples() -> list[dict[str, Any]]:
@@ -165,6 +169,21 @@ def _scattered() -> list[StreamEvent]:
     session.compact(result, boundary_id="c21", summary=(), now=next(clock))
     session.append(NewEvent(message=Message.user("…")), event_id="m22", now=next(clock))
     return list(session.recorded[-2:])
+
+
+def _held() -> list[StreamEvent]:
+    """A stream under a legal hold, which ends with a deletion that keeps the content."""
+    clock = _clock()
+    session = Session.open("held", now=BEGIN)
+    session.hold(reason="case 7", by="ada", now=next(clock))
+    session.release(by="bob", now=next(clock))
+    session.delete(now=next(clock), keeps_content=True)
+    return list(session.recorded)
+
+
+def _erased() -> EventErased:
+    """What the store writes over an event of a deleted session."""
+    return EventErased(originator_id=aggregate_id("erased"), originator_version=3, timestamp=BEGIN)
 
 
 def _ledger_entry() -> EventIdTaken:

@@ -62,6 +62,7 @@ def test_opening_records_who_and_when_and_nothing_that_is_not_set() -> None:
         "originator_version",
         "timestamp",
         "session_id",
+        "nonce",
         "state",
         "chain",
     }

@@ -24,7 +24,19 @@ from turnlog.domain.messages import (
 CALL_IDS = ("c1", "c2", "c3")
 BRANCHES = (None, None, None, "scout", "scout.reader", "writer")
 
-AWKWARD = ("", " ", "\0", "\ud800", "a\udfffb", "漢字", "🙂", "‮", "<|endoftext|>", '{"_type_":"x","_data_":"y"}', "\\u0000")
+AWKWARD = (
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "a\udfffb",
+    "漢字",
+    "🙂",
+    "‮",
+    "<|endoftext|>",
+    '{"_type_":"x","_data_":"y"}',
+    "\\u0000",
+)
 
 any_text: SearchStrategy[str] = st.one_of(
     st.sampled_from(AWKWARD), st.text(st.characters(exclude_categories=()), max_size=12)
@@ -49,8 +61,8 @@ event_types: SearchStrategy[EventType] = st.sampled_from(
     [EventType.of("ACME.AUDIT"), EventType.of("NOTE"), EventType.of("A1_B.C")]
 )
 times: SearchStrategy[datetime] = st.datetimes(
-    datetime(1990, 1, 1),  # noqa: DTZ001 - the strategy adds the offset
-    datetime(2090, 1, 1),  # noqa: DTZ001
+    datetime(1990, 1, 1),
+    datetime(2090, 1, 1),
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))]),
 )
 
@@ -105,11 +117,11 @@ def conversation_messages(draw: st.DrawFn) -> Message:
         case "assistant":
             return Message.assistant(text)
         case "calls":
-            return Message.assistant(draw(st.lists(_calls(st.sampled_from(CALL_IDS)), min_size=1, max_size=3)))
-        case "results":
-            return Message.tool(
-                draw(st.lists(_responses(st.sampled_from(CALL_IDS)), min_size=1, max_size=3))
+            return Message.assistant(
+                draw(st.lists(_calls(st.sampled_from(CALL_IDS)), min_size=1, max_size=3))
             )
+        case "results":
+            return Message.tool(draw(st.lists(_responses(st.sampled_from(CALL_IDS)), min_size=1, max_size=3)))
         case _:
             return Message.system(text)
 
@@ -123,5 +135,5 @@ def _calls(draw: st.DrawFn, ids: SearchStrategy[str]) -> ToolCallPart:
 
 @st.composite
 def _responses(draw: st.DrawFn, ids: SearchStrategy[str]) -> ToolCallResponsePart:
-    content = draw(any_text | st.lists(parts(), max_size=2).map(tuple))
+    content: Any = draw(any_text | st.lists(parts(), max_size=2).map(tuple))
     return ToolCallResponsePart(id=draw(ids), response=content, provisional=draw(st.integers(0, 2)) == 0)

@@ -160,6 +160,7 @@ class Appending(ServiceCore):
 
         def decide(session: Session, own_id: Callable[[int], str]) -> None:  # noqa: ARG001 - all ids are given
             view = self._streams.view(key.aggregate_id, session_id, session.state)
+            self._refuse_taken(key, boundary.summary)
             session.compact(
                 CompactionResult.of_boundary(boundary, view.events),
                 boundary_id=boundary_id,

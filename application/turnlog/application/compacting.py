@@ -16,11 +16,13 @@ from turnlog.domain.compaction import (
     CompactionTrigger,
 )
 from turnlog.domain.errors import (
+    InvalidPlanError,
     TurnlogError,
     VersionConflictError,
 )
 from turnlog.domain.ids import check_branch
 from turnlog.domain.log import NewEvent
+from turnlog.domain.plan import CompactionPlan
 from turnlog.domain.session import Session
 from turnlog.domain.view import View
 
@@ -62,6 +64,56 @@ class Compacting(ServiceCore):
         result.check_turn_safe(view.events)
         attempt = _Pass(key, view, result, branch, strategy, trigger, merged_context(context))
         return self._record_pass(attempt, also)
+
+    def apply_plan(
+        self,
+        session_id: str,
+        plan: CompactionPlan,
+        *,
+        expected_version: int | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> CompactionResult:
+        """Record a plan of the archive design as one boundary: what it archives is covered.
+
+        The group that it inserts stands in front of its anchor. A plan that changes nothing writes nothing.
+        Raises `VersionConflictError`, `UnknownPlanEventError` for an id that is not in the view,
+        `DuplicateEventError` for a new id that the session holds, and `InvalidPlanError` for more than one
+        group, which one boundary cannot say; nothing is written then.
+        """
+        key = self._key(session_id)
+        if len(plan.inserts) > 1:
+            raise InvalidPlanError("A plan with more than one group of inserts cannot become one boundary.")
+        group = plan.inserts[0] if plan.inserts else None
+        new = [replace(NewEvent.of(event), synthetic=True) for event in group.events] if group else []
+        result = CompactionResult(
+            CompactionReason.NOTHING_TO_COVER, version=self._writer.current(key).version
+        )
+
+        def decide(session: Session, own_id: Callable[[int], str]) -> None:
+            nonlocal result
+            if expected_version not in (None, session.version):
+                raise VersionConflictError(session_id, expected_version or 0, session.version)
+            events = self._streams.view(key.aggregate_id, session_id, session.state).events
+            self._refuse_taken(key, [event.id or "" for event in new])
+            result = plan.as_result(events)
+            result.check_turn_safe(events)
+            session.compact(
+                result,
+                boundary_id=own_id(0),
+                summary=[(event.id or "", event) for event in new],
+                now=self._now(),
+                strategy="plan",
+                context=merged_context(context),
+            )
+
+        if plan.is_empty:
+            if expected_version not in (None, result.version):
+                raise VersionConflictError(session_id, expected_version or 0, result.version or 0)
+            return result
+        boundary, *summary = self._record_once(key, None, decide, also, at_version=expected_version)
+        version = summary[-1].version if summary else boundary.version
+        return replace(result, version=version, boundary=boundary, summary_events=tuple(summary))
 
     def _record_pass(self, attempt: _Pass, also: Also) -> CompactionResult:
         key = attempt.key

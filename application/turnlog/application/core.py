@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -14,6 +14,7 @@ from eventsourcing.application import Application
 from eventsourcing.utils import resolve_topic
 
 from turnlog.application.directory import CatchUpDirectory
+from turnlog.application.erasers import eraser_of
 from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
 from turnlog.application.ports import Directory, SessionRowsRecorder
@@ -25,7 +26,7 @@ from turnlog.application.writing import Also, SessionKey, Writer
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import InvalidSettingError, NaiveTimeError
+from turnlog.domain.errors import DuplicateEventError, InvalidSettingError, NaiveTimeError
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
@@ -84,6 +85,7 @@ class ServiceCore:
         else:
             self._directory = CatchUpDirectory(self._app)
             self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
+        self._eraser = eraser_of(self._app)
         self._principal: str | None = None
         self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
 
@@ -131,6 +133,8 @@ class ServiceCore:
         given_id: str | None,
         decide: Callable[[Session, Callable[[int], str]], None],
         also: Also,
+        *,
+        at_version: int | None = None,
     ) -> tuple[SessionEvent, ...]:
         """What `decide` records, as entries; with an id that the session holds already, the repeat."""
         held: int | None = None
@@ -145,7 +149,7 @@ class ServiceCore:
                 decide(session, lambda place: own_event_id(first + place, secrets.token_hex(10)))
                 recorded = session.recorded
 
-        self._writer.write(key, record, also=also)
+        self._writer.write(key, record, also=also, at_version=at_version)
         if held is not None:
             entry = self._streams.entry_at(key.aggregate_id, key.session_id, held)
             return (replace(entry, is_repeat=True),) if entry else ()
@@ -170,6 +174,12 @@ class ServiceCore:
             if event is not None and event.IS_ENTRY and vars(event)["event_id"] == event_id:
                 return at
         return self._writer.ledger.version_of(key.aggregate_id, event_id)
+
+    def _refuse_taken(self, key: SessionKey, event_ids: Sequence[str]) -> None:
+        """`DuplicateEventError` for an id that the session holds already."""
+        for event_id in event_ids:
+            if self._locate(key, event_id) is not None:
+                raise DuplicateEventError(event_id)
 
     def _key(self, session_id: str) -> SessionKey:
         """The session by both of its ids. In a scope a foreign one is a stream that nobody ever wrote."""

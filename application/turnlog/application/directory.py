@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any, cast
 from uuid import UUID
@@ -26,7 +26,6 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.json_text import from_json_text, sorted_json_text
-from turnlog.domain.state import SessionState
 
 _PAGE = 1000
 _OUR_TOPICS = "turnlog.domain.events:"
@@ -36,7 +35,7 @@ _OUR_TOPICS = "turnlog.domain.events:"
 class _Listed:
     row: SessionRow
     namespace: str
-    state: SessionState
+    idle: timedelta | None
 
 
 class CatchUpDirectory:
@@ -114,15 +113,16 @@ class CatchUpDirectory:
                 messages=0,
                 metadata=_metadata(event.content),
             )
-            self._listed[aggregate_id] = _Listed(row, event.namespace or "", state)
+            self._listed[aggregate_id] = _Listed(row, event.namespace or "", state.idle)
             return
         listed = self._listed.get(aggregate_id)
         if listed is None:
             return
-        state = listed.state
-        if isinstance(event, (MessageAppended, ExpiryMoved)):
-            # Only the expiry is followed here; what the view holds is left out, it may be long.
-            state = event.evolve(state)._replace(view=(), awaited=())
+        expires_at = listed.row.expires_at
+        if isinstance(event, ExpiryMoved):
+            expires_at = datetime.fromisoformat(event.expires_at) if event.expires_at else None
+        elif isinstance(event, MessageAppended) and event.moves_idle_expiry and listed.idle is not None:
+            expires_at = event.timestamp + listed.idle
         metadata = listed.row.metadata
         if isinstance(event, MetadataUpdated):
             metadata = _metadata(event.content)
@@ -130,11 +130,11 @@ class CatchUpDirectory:
             listed.row,
             metadata=metadata,
             modified_at=event.timestamp,
-            expires_at=state.expires_at,
+            expires_at=expires_at,
             version=event.originator_version,
             messages=listed.row.messages + isinstance(event, MessageAppended),
         )
-        self._listed[aggregate_id] = replace(listed, row=row, state=state)
+        self._listed[aggregate_id] = replace(listed, row=row)
 
 
 def _metadata(content: str | None) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ itself, `<version>-<80 random bits>`, say their version and need no entry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -99,17 +99,17 @@ class TrailingLedger:
         return []
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
-        """The version in the entry of the id."""
-        return self._streams.entry_version(entry_id(aggregate_id, event_id))
+        """The version in the entry of the id, or of the event in the newest write that still owes it."""
+        version = self._streams.entry_version(entry_id(aggregate_id, event_id))
+        if version is not None:
+            return version
+        newest = (event for event in self._newest_write(aggregate_id) if event_id_of(event) == event_id)
+        return next((event.originator_version for event in newest), None)
 
     def settle(self, aggregate_id: UUID) -> None:
         """Store the entries of the newest write, the oldest first, so that a crash in between loses none."""
         owed: list[EventIdTaken] = []
-        written_at: datetime | None = None
-        for event in self._streams.log(aggregate_id, backwards=True):
-            if written_at is not None and event.timestamp != written_at:
-                break
-            written_at = event.timestamp
+        for event in self._newest_write(aggregate_id):
             entry = _entry(event)
             if entry is not None:
                 if self._streams.entry_version(as_uuid(entry.originator_id)) is not None:
@@ -122,6 +122,15 @@ class TrailingLedger:
                     self._app.save(entry)
             except IntegrityError:  # another writer settled it
                 continue
+
+    def _newest_write(self, aggregate_id: UUID) -> Iterator[StreamEvent]:
+        """The events of the newest write, the newest first: those of one time."""
+        written_at: datetime | None = None
+        for event in self._streams.log(aggregate_id, backwards=True):
+            if written_at is not None and event.timestamp != written_at:
+                return
+            written_at = event.timestamp
+            yield event
 
 
 def _entry(event: StreamEvent) -> EventIdTaken | None:

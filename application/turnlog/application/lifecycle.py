@@ -1,4 +1,4 @@
-"""Use cases: making, finding, listing and ending sessions."""
+"""Use cases: making, finding and listing sessions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from typing import Any, Final, Self, cast
 from uuid import uuid4
 
 from turnlog.application.context import merged_context
-from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
-from turnlog.application.writing import Also, SessionKey
-from turnlog.domain.errors import (
-    InvalidSettingError,
-    SessionIdUnavailableError,
-    SessionNotFoundError,
-)
+from turnlog.application.writing import Also
+from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.session import Session
@@ -158,35 +154,6 @@ class Lifecycle(ServiceCore):
             lambda s: s.update_metadata(self._scoped(metadata), now=self._now(), context=around),
         )
 
-    def extend(
-        self,
-        session_id: str,
-        until: datetime | None,
-        *,
-        context: Mapping[str, str] | None = None,
-        also: Also = (),
-    ) -> int:
-        """Let the session expire at another time (None: never); returns the version."""
-        require_aware("until", until)
-        around = merged_context(context)
-        return self._write(session_id, also, lambda s: s.extend(until, now=self._now(), context=around))
-
-    def delete(self, session_id: str, *, context: Mapping[str, str] | None = None, also: Also = ()) -> None:
-        """End the session: it is gone for every reader, and its id is not used again."""
-        around = merged_context(context)
-        self._write(session_id, also, lambda s: s.delete(now=self._now(), context=around))
-
-    def delete_expired(self, before: datetime) -> int:
-        """Delete the sessions that expired at this time or before it; returns how many this call deleted.
-
-        For each session the check and the deletion are one step: one that is extended meanwhile survives.
-        """
-        require_aware("before", before)
-        return sum(
-            self._sweep(row, before)
-            for row in self._directory.expired(self._namespace, before, where=self._scope)
-        )
-
     def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""
         given = dict(metadata or {})
@@ -194,22 +161,6 @@ class Lifecycle(ServiceCore):
             if given.setdefault(name, value) != value:
                 raise InvalidSettingError(f"In this scope {name!r} cannot be {given[name]!r}: leave it out.")
         return given
-
-    def _sweep(self, row: SessionRow, before: datetime) -> bool:
-        deleted = False
-
-        def decide(session: Session) -> None:
-            nonlocal deleted
-            deleted = session.is_expired(before)
-            if deleted:
-                session.delete(now=self._now())
-
-        key = SessionKey(row.session_id, row.aggregate_id)
-        try:
-            self._writer.write(key, decide)
-        except SessionNotFoundError:  # another sweep was first
-            return False
-        return deleted
 
 
 def _details(session_id: str, state: SessionState, metadata: Mapping[str, Any]) -> SessionDetails:

@@ -13,8 +13,11 @@ from turnlog.domain.events import (
     CallAbandoned,
     Compacted,
     EventAppended,
+    EventErased,
     EventIdTaken,
     ExpiryMoved,
+    HoldPlaced,
+    HoldReleased,
     MessageAppended,
     MetadataUpdated,
     SessionDeleted,
@@ -29,7 +32,7 @@ _TEXT = '{"_type_":"x","_data_":"NUL \\u0000, ≠, 漢字, 🙂"}'
 def samples() -> list[Any]:
     """One event of each stored class with every field set: microseconds, NUL, text in many scripts."""
     base: dict[str, Any] = {"originator_id": _ID, "originator_version": 3, "timestamp": _TIME}
-    link: dict[str, Any] = {**base, "chain": "0" * 64, "state": "1-3;0;;;", "anchor": 2, "context": _TEXT}
+    link: dict[str, Any] = {**base, "chain": "0" * 64, "state": "1-3;0;;;", "anchor": 2, "context": _TEXT, "nonce": "0"}
     content: dict[str, Any] = {**link, "content": _TEXT, "salt": "f" * 32, "commitment": "e" * 64}
     ids = ["漢", "1-x", "🙂"]
     return [
@@ -69,7 +72,10 @@ def samples() -> list[Any]:
         ),
         MetadataUpdated(**content),
         ExpiryMoved(**link, expires_at=_TIME.isoformat()),
-        SessionDeleted(**link),
+        HoldPlaced(**link, reason="é", by="漢"),
+        HoldReleased(**link, placed_at=2, by="漢"),
+        SessionDeleted(**link, keeps_content=1),
+        EventErased(**base),
         EventIdTaken(**base, version=9),
     ]
 

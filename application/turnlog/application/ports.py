@@ -11,6 +11,9 @@ from uuid import UUID
 
 from eventsourcing.persistence import Mapper
 
+from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
+from turnlog.domain.query import EventQuery
+
 
 @dataclass(frozen=True)
 class SessionRow:
@@ -57,6 +60,19 @@ class Directory(Protocol):
         ...
 
 
+class RecallIndex(Protocol):
+    """What narrows a search. It is exact at commit: it knows every message that was committed before."""
+
+    def candidates(
+        self, aggregate_ids: Sequence[UUID], query: EventQuery
+    ) -> Mapping[UUID, Sequence[int]] | None:
+        """By session the versions of messages among which are all that match, in order.
+
+        None when the index cannot narrow this query, so that the logs have to be read. Raises `StorageError`.
+        """
+        ...
+
+
 class SessionRowsRecorder(ABC):
     """A recorder that writes rows about sessions in the transaction of the events themselves.
 
@@ -76,3 +92,17 @@ class SessionRowsRecorder(ABC):
     @abstractmethod
     def directory(self) -> Directory:
         """The directory of the sessions in this store."""
+
+    @property
+    def recall(self) -> RecallIndex | None:
+        """The index of what was said in this store, None where it has none."""
+        return None
+
+    @property
+    def eraser(self) -> SessionEraser | None:
+        """What erases deleted sessions from this store, None where nothing can."""
+        return None
+
+    def backup(self, file: str) -> None:  # noqa: ARG002 - for stores that can
+        """Copy the store, as it is at one moment, into a file that does not exist yet; or `BackupError`."""
+        raise BackupError(NO_BACKUP)

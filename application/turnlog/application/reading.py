@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.streams import present
 from turnlog.application.writing import SessionKey
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
@@ -48,16 +49,10 @@ class Reading(ServiceCore):
         state = self._streams.state(key.aggregate_id)
         if state is None or state.is_deleted:
             return ()
-        criteria = criteria or EventFilter()
-        if criteria.last_n is not None:
-            newest: list[SessionEvent] = []
-            for event in self._entries(key, state, backwards=True):
-                if criteria.matches(event):
-                    newest.append(event)
-                    if len(newest) == criteria.last_n:
-                        break
-            return tuple(reversed(newest))
-        return criteria.apply(self._entries(key, state))
+        try:
+            return self._matching(key, state, criteria or EventFilter())
+        except SessionNotFoundError:  # it was deleted while it was read
+            return ()
 
     def iter_events(self, session_id: str) -> Iterator[SessionEvent]:
         """The whole log as `get_events` gives it, read page by page, as it was at the first step."""
@@ -112,11 +107,24 @@ class Reading(ServiceCore):
             log_tokens=tokens,
         )
 
+    def _matching(
+        self, key: SessionKey, state: SessionState, criteria: EventFilter
+    ) -> tuple[SessionEvent, ...]:
+        if criteria.last_n is None:
+            return criteria.apply(self._entries(key, state))
+        newest: list[SessionEvent] = []
+        for event in self._entries(key, state, backwards=True):
+            if criteria.matches(event):
+                newest.append(event)
+                if len(newest) == criteria.last_n:
+                    break
+        return tuple(reversed(newest))
+
     def _entries(
         self, key: SessionKey, state: SessionState, *, backwards: bool = False
     ) -> Iterator[SessionEvent]:
         for event in self._streams.log(key.aggregate_id, upto=state.version, backwards=backwards):
-            entry = entry_of(event, key.session_id)
+            entry = entry_of(present(event, key.session_id), key.session_id)
             if entry is None:
                 continue
             if entry.message and not covers(state.view, entry.version):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from turnlog.application.appending import Appending
 from turnlog.application.compacting import Compacting
+from turnlog.application.ending import Ending
 from turnlog.application.lifecycle import Lifecycle
 from turnlog.application.reading import Reading
+from turnlog.application.recall import Recall
 
 
-class SessionService(Lifecycle, Appending, Reading, Compacting):
+class SessionService(Lifecycle, Ending, Appending, Reading, Recall, Compacting):
     """Sessions on an `eventsourcing` application: its own by default, or the host's.
 
     `env` configures the own application the framework's way; without it sessions live in memory. Without a

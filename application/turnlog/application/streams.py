@@ -14,7 +14,8 @@ from eventsourcing.persistence import EventStore
 
 from turnlog.application.storage import storage_errors
 from turnlog.domain.entries import entry_of
-from turnlog.domain.events import EventIdTaken, StreamEvent
+from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, StreamEvent
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import fold
 from turnlog.domain.state import Ranges, SessionState, near_ranges
@@ -93,7 +94,13 @@ class SessionStreams:
             newest = next(iter(self._read(aggregate_id, lte=version, desc=True, limit=1)), None)
             if newest is None:
                 return None
+            if isinstance(newest, (SessionDeleted, EventErased)):  # by whichever process
+                self.forget(aggregate_id)
             return resume(self._events, self._id_of(aggregate_id), newest)
+
+    def forget(self, aggregate_id: UUID) -> None:
+        """Drop the remembered texts of a session that was deleted."""
+        self._known.drop(aggregate_id)
 
     def entry_at(self, aggregate_id: UUID, session_id: str, version: int) -> SessionEvent | None:
         """The entry at this version, None when there is none or the event is about the session itself."""
@@ -120,7 +127,7 @@ class SessionStreams:
     ) -> Iterator[SessionEvent]:
         """The entries behind `after`, in order."""
         for event in self.log(aggregate_id, after=after, upto=upto):
-            entry = entry_of(event, session_id)
+            entry = entry_of(present(event, session_id), session_id)
             if entry is not None:
                 yield entry
 
@@ -176,14 +183,21 @@ class SessionStreams:
                 )
                 for row in stored:
                     if row.originator_version in wanted:
-                        event = self._events.mapper.to_domain_event(row)
-                        entry = entry_of(cast("StreamEvent", event), session_id)
+                        event = cast("StreamEvent", self._events.mapper.to_domain_event(row))
+                        entry = entry_of(present(event, session_id), session_id)
                         found[row.originator_version] = entry if entry and entry.message else None
         return found
 
     def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
         with storage_errors():
             return cast("list[StreamEvent]", list(self._events.get(self._id_of(aggregate_id), **criteria)))
+
+
+def present(event: StreamEvent, session_id: str) -> StreamEvent:
+    """The event itself; `SessionNotFoundError` when it was erased since the state that led here was read."""
+    if isinstance(event, EventErased):
+        raise SessionNotFoundError(session_id)
+    return event
 
 
 def id_form(app: Application[UUID]) -> Callable[[UUID], Any]:

@@ -45,6 +45,11 @@ def new_salt() -> str:
     return secrets.token_hex(16)
 
 
+def new_nonce() -> str:
+    """8 fresh random bytes, as hex."""
+    return secrets.token_hex(8)
+
+
 def commitment(salt: str, content: str) -> str:
     """What the chain holds instead of the content."""
     return sha256(f"{salt}\n{content}".encode()).hexdigest()

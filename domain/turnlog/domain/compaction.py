@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from turnlog.domain.errors import InvalidBoundaryError, InvalidSettingError
-from turnlog.domain.log import CompactionBoundary, SessionEvent, superseded_system
+from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError
+from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.turns import call_pairs, open_awaited
 from turnlog.domain.view import View
@@ -89,6 +90,32 @@ class CompactionResult:
     def is_unchanged(self) -> bool:
         """Whether nothing left the view and nothing was written."""
         return self.reason is not CompactionReason.COMPACTED
+
+    @property
+    def compacted_events(self) -> tuple[SessionEvent, ...]:
+        """What is active afterwards, in order: pinned, the events of the summary, preserved."""
+        if len(self.summary_events) < len(self.summary):
+            raise InvalidPlanError("The messages of the summary are no events yet: use `written` first.")
+        return (*self.pinned_events, *self.summary_events, *self.preserved_events)
+
+    def written(
+        self, ids: Sequence[str], *, session_id: str, timestamp: datetime, branch: str | None = None
+    ) -> CompactionResult:
+        """This result of a strategy with its summary as events, for a log that is held as a list."""
+        events = tuple(
+            SessionEvent(
+                id=event_id,
+                type=EventType.MESSAGE,
+                version=0,
+                timestamp=timestamp,
+                session_id=session_id,
+                branch=branch,
+                synthetic=True,
+                message=message,
+            )
+            for event_id, message in zip(ids, self.summary, strict=True)
+        )
+        return replace(self, summary_events=events)
 
     @classmethod
     def of_boundary(cls, boundary: CompactionBoundary, events: Sequence[SessionEvent]) -> CompactionResult:

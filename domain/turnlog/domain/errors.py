@@ -125,6 +125,28 @@ class UnknownVersionError(TurnlogError):
         self.newest = newest
 
 
+class LegalHoldError(TurnlogError):
+    """A session under a legal hold is neither deleted nor redacted. `holds` are the versions of the holds."""
+
+    def __init__(self, holds: Sequence[int]) -> None:
+        super().__init__(
+            "The session is under a legal hold, placed at version "
+            f"{', '.join(map(str, holds))}. Nothing was removed: release the hold first."
+        )
+        self.holds = tuple(holds)
+
+
+class UnknownHoldError(TurnlogError):
+    """No such legal hold is on, or it was not said which of several is meant."""
+
+    def __init__(self, placed_at: int | None, holds: Sequence[int]) -> None:
+        on = f"on are those placed at version {', '.join(map(str, holds))}" if holds else "none is on"
+        asked = "a legal hold" if placed_at is None else f"the legal hold placed at version {placed_at}"
+        super().__init__(f"Cannot release {asked}: {on}. Name the version of one that is on.")
+        self.placed_at = placed_at
+        self.holds = tuple(holds)
+
+
 class CallNotAwaitedError(TurnlogError):
     """The named tool call does not await a result."""
 

@@ -49,6 +49,8 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
     state: str | None = None
     anchor: int | None = None
     context: str | None = None
+    nonce: str | None = None
+    """Random where an event has no salt, so that no two events have one chain value by chance."""
 
     def __post_init__(self) -> None:
         attributes = vars(self)
@@ -286,14 +288,84 @@ class ExpiryMoved(StreamEvent):
 
 
 @_stored
+class HoldPlaced(StreamEvent):
+    """A legal hold is on: until it is released the session is neither deleted nor redacted."""
+
+    TOPIC = "turnlog.domain.events:HoldPlaced"
+
+    _: KW_ONLY
+    reason: str
+    by: str
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """One more hold, named by the version that placed it."""
+        return state._replace(holds=(*state.holds, self.originator_version))
+
+
+@_stored
+class HoldReleased(StreamEvent):
+    """The legal hold that was placed at version `placed_at` is off."""
+
+    TOPIC = "turnlog.domain.events:HoldReleased"
+
+    _: KW_ONLY
+    placed_at: int
+    by: str
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The other holds stay on."""
+        return state._replace(holds=tuple(hold for hold in state.holds if hold != self.placed_at))
+
+
+@_stored
 class SessionDeleted(StreamEvent):
-    """The session is gone for every reader, and its id is not used again."""
+    """The tombstone: the session is gone for every reader, and its id is not used again.
+
+    With `keeps_content` (1) its events stay in the store as they are, hidden; otherwise the store overwrites
+    each of them with an `EventErased`, and later removes those between version 0 and this one. So it always
+    carries its state, and it may follow on an erased event of any earlier version.
+    """
 
     TOPIC = "turnlog.domain.events:SessionDeleted"
+
+    _: KW_ONLY
+    keeps_content: int | None = None
+
+    def state_after(self, state: SessionState | None) -> SessionState:
+        """The end of the stream, also behind erased events, of which some may be missing."""
+        carried = self.state_carried() if state is not None and state.is_deleted else None
+        return carried or super().state_after(state)
 
     def evolve(self, state: SessionState) -> SessionState:
         """Nothing is left to be shown."""
         return state._replace(view=(), sealed=False, awaited=(), is_deleted=True)
+
+
+@_stored
+class EventErased(StreamEvent):
+    """What stands in the place of each event of a deleted session: nothing, at the time of the deletion.
+
+    It is written over the stored event, never recorded by a session, and not part of the chain.
+    """
+
+    TOPIC = "turnlog.domain.events:EventErased"
+
+    def state_after(self, state: SessionState | None) -> SessionState:
+        """The state of a session of which nothing is known but that it was deleted."""
+        if state is not None and self.originator_version <= state.version:
+            raise OriginatorVersionError(self.originator_version, state.version + 1)
+        return self.state_carried()
+
+    def state_carried(self) -> SessionState:
+        """The same at every version."""
+        return SessionState(
+            version=self.originator_version,
+            created_on=self.timestamp,
+            modified_on=self.timestamp,
+            head=self.chain,
+            anchor=self.originator_version,
+            is_deleted=True,
+        )
 
 
 @_stored
@@ -315,7 +387,10 @@ STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
     CallAbandoned,
     MetadataUpdated,
     ExpiryMoved,
+    HoldPlaced,
+    HoldReleased,
     SessionDeleted,
+    EventErased,
 )
 """Every class that a stream of a session can hold."""
 

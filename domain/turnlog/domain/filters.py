@@ -124,8 +124,6 @@ class EventFilter:
         """This filter with what `other` sets replaced; keywords go with their match, and `last_n` and pages
         are one unit. A flag is on when either filter sets it."""
         changed = {f.name: value for f in fields(other) if (value := getattr(other, f.name)) is not None}
-        if other.keywords is None:
-            changed.pop("match", None)
         if other.last_n is not None:
             changed |= {"page": None, "page_size": None}
         elif other.page_size is not None:

@@ -5,9 +5,11 @@ A plan is a pure function over a log held as a list; the service records the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from turnlog.domain.compaction import CompactionReason, CompactionResult
 from turnlog.domain.errors import (
     DuplicateEventError,
     ForeignEventError,
@@ -29,6 +31,15 @@ class PlannedInsert:
             raise InvalidPlanError("A group of inserts holds at least one event.")
 
 
+class ArchiveResult(Protocol):
+    """What a pass over active events leaves; a `CompactionResult` with its summary written is one."""
+
+    @property
+    def compacted_events(self) -> Sequence[SessionEvent]:
+        """The events that are active afterwards, in order, new ones among them."""
+        ...
+
+
 @dataclass(frozen=True)
 class CompactionPlan:
     """Archive these events, insert those."""
@@ -43,37 +54,30 @@ class CompactionPlan:
 
     @classmethod
     def of(
-        cls,
-        session_id: str,
-        active_events: Sequence[SessionEvent],
-        compacted: Sequence[str],
-        new_events: Iterable[SessionEvent] = (),
+        cls, session_id: str, active_events: Sequence[SessionEvent], result: ArchiveResult
     ) -> CompactionPlan:
-        """The plan that leads from the active events to `compacted`, the ids that are active afterwards.
+        """The plan that leads from the active events to what the result keeps.
 
-        Every active event that `compacted` does not name is archived. Each run of new events in it is one
-        group, in front of the active event that follows. Raises `ForeignEventError` for an event of another
-        session, `UnknownPlanEventError` for an id that is neither active nor new, `DuplicateEventError`.
+        Every active event that it does not keep is archived. Each run of new events among the kept ones is
+        one group, in front of the active event that follows. Raises `ForeignEventError` for an event of
+        another session, `DuplicateEventError` for one that is kept twice.
         """
         active = {event.id for event in active_events}
-        made = {event.id: event for event in new_events}
-        for event in (*active_events, *made.values()):
+        for event in (*active_events, *result.compacted_events):
             if event.session_id != session_id:
                 raise ForeignEventError(event.id, session_id)
         groups: list[PlannedInsert] = []
         run: list[SessionEvent] = []
         seen: set[str] = set()
-        for name in compacted:
-            if name in seen:
-                raise DuplicateEventError(name)
-            seen.add(name)
-            if name in active:
-                groups += [PlannedInsert(tuple(run), name)] if run else []
-                run = []
-            elif name in made:
-                run.append(made[name])
-            else:
-                raise UnknownPlanEventError(name)
+        for event in result.compacted_events:
+            if event.id in seen:
+                raise DuplicateEventError(event.id)
+            seen.add(event.id)
+            if event.id not in active:
+                run.append(event)
+                continue
+            groups += [PlannedInsert(tuple(run), event.id)] if run else []
+            run = []
         groups += [PlannedInsert(tuple(run))] if run else []
         return cls(frozenset(active - seen), tuple(groups))
 
@@ -101,3 +105,23 @@ class CompactionPlan:
             applied += at.get(event.id, ())
             applied.append(replace(event, archived=True) if event.id in self.archive_ids else event)
         return (*applied, *at.get(None, ()))
+
+    def as_result(self, view: Sequence[SessionEvent]) -> CompactionResult:
+        """The pass over this view that the plan describes, its summary aside.
+
+        Raises `UnknownPlanEventError` for an id or an anchor that the view does not hold.
+        """
+        held = {event.id for event in view}
+        anchor = self.inserts[0].before if self.inserts else None
+        for name in (*self.archive_ids, *((anchor,) if anchor is not None else ())):
+            if name not in held:
+                raise UnknownPlanEventError(name)
+        ids = [event.id for event in view]
+        at = 0 if not self.inserts else len(view) if anchor is None else ids.index(anchor)
+        return CompactionResult(
+            CompactionReason.COMPACTED,
+            covered_events=tuple(event for event in view if event.id in self.archive_ids),
+            pinned_events=tuple(event for event in view[:at] if event.id not in self.archive_ids),
+            preserved_events=tuple(event for event in view[at:] if event.id not in self.archive_ids),
+            summary=tuple(e.message for group in self.inserts for e in group.events if e.message),
+        )

@@ -9,14 +9,17 @@ from uuid import UUID
 
 from eventsourcing.domain import BaseAggregate
 
-from turnlog.domain.chain import GENESIS, new_salt
+from turnlog.domain.chain import GENESIS, new_nonce, new_salt
 from turnlog.domain.compaction import CompactionResult, name_of
 from turnlog.domain.errors import (
     CallNotAwaitedError,
     InvalidBoundaryError,
+    InvalidEventError,
     InvalidSettingError,
+    LegalHoldError,
     NaiveTimeError,
     SessionNotFoundError,
+    UnknownHoldError,
 )
 from turnlog.domain.events import (
     SESSION_TOPIC,
@@ -24,6 +27,8 @@ from turnlog.domain.events import (
     Compacted,
     EventAppended,
     ExpiryMoved,
+    HoldPlaced,
+    HoldReleased,
     MessageAppended,
     MetadataUpdated,
     SessionDeleted,
@@ -32,7 +37,7 @@ from turnlog.domain.events import (
     answer,
     call_key,
 )
-from turnlog.domain.ids import aggregate_id, check_id
+from turnlog.domain.ids import aggregate_id, check_id, is_utf8
 from turnlog.domain.json_text import checked_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
@@ -91,6 +96,7 @@ class Session(BaseAggregate[UUID]):
             idle=None if idle is None else idle // timedelta(microseconds=1),
             content=content,
             salt=new_salt() if content is not None else None,
+            nonce=new_nonce() if content is None else None,
             context=_context_text(context),
         )
         state = opened.state_after(None)
@@ -249,9 +255,43 @@ class Session(BaseAggregate[UUID]):
             return None
         return self._record(ExpiryMoved, now, context, expires_at=_utc_text("expires_at", expires_at))
 
-    def delete(self, *, now: datetime, context: Mapping[str, str] | None = None) -> StreamEvent | None:
-        """Record the end of the session; nothing when it was deleted already."""
-        return None if self.is_deleted else self._record(SessionDeleted, now, context)
+    def hold(
+        self, reason: str, *, by: str, now: datetime, context: Mapping[str, str] | None = None
+    ) -> StreamEvent:
+        """Record a legal hold. Several can be on at once, each named by the version of its event."""
+        return self._record(HoldPlaced, now, context, reason=_said("reason", reason), by=_said("by", by))
+
+    def release(
+        self,
+        placed_at: int | None = None,
+        *,
+        by: str,
+        now: datetime,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent:
+        """Record that the hold placed at this version is off; without a version the only one that is on."""
+        holds = self.state.holds
+        if placed_at not in holds and (placed_at is not None or len(holds) != 1):
+            raise UnknownHoldError(placed_at, holds)
+        placed_at = holds[0] if placed_at is None else placed_at
+        return self._record(HoldReleased, now, context, placed_at=placed_at, by=_said("by", by))
+
+    def require_no_hold(self) -> None:
+        """`LegalHoldError` while a legal hold is on."""
+        if self.state.holds:
+            raise LegalHoldError(self.state.holds)
+
+    def delete(
+        self, *, now: datetime, keeps_content: bool = False, context: Mapping[str, str] | None = None
+    ) -> StreamEvent | None:
+        """Record the end of the session; nothing when it was deleted already.
+
+        Raises `LegalHoldError`.
+        """
+        if self.is_deleted:
+            return None
+        self.require_no_hold()
+        return self._record(SessionDeleted, now, context, keeps_content=1 if keeps_content else None)
 
     # --- how a decision becomes an event
 
@@ -337,6 +377,7 @@ class Session(BaseAggregate[UUID]):
             originator_version=before.version + 1,
             timestamp=max(_utc("now", now), before.modified_on),
             context=_context_text(context),
+            nonce=None if "salt" in values else new_nonce(),
             **values,
         )
         after = event.evolve(before)._replace(version=event.originator_version)
@@ -394,7 +435,17 @@ def _utc_text(name: str, time: datetime | None) -> str | None:
 def _utc(name: str, time: datetime) -> datetime:
     if time.tzinfo is None:
         raise NaiveTimeError(name, time)
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise InvalidEventError(f"`{name}` {time.isoformat()} has no time in UTC.") from None
+
+
+def _said(name: str, text: str) -> str:
+    """The text, if it says anything and can be stored."""
+    if not text.strip() or not is_utf8(text):
+        raise InvalidSettingError(f"`{name}` must be a text that says something, without lone surrogates.")
+    return text
 
 
 def _storable(call_id: str) -> str:

@@ -48,6 +48,8 @@ class SessionState(NamedTuple):
     metadata_version: int | None = None
     anchor: int = 0
     is_deleted: bool = False
+    holds: tuple[int, ...] = ()
+    """The versions of the legal holds that are on."""
 
     @property
     def must_carry(self) -> bool:
@@ -69,7 +71,10 @@ class SessionState(NamedTuple):
         return self._replace(view=(*view, (version, version)), sealed=False)
 
     def to_text(self) -> str:
-        """The state as an event carries it: ranges; created; expires after; idle; metadata[; awaited]."""
+        """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
+
+        That is `;h` with the holds, and `;` with the awaited calls as a JSON list.
+        """
         parts = [
             ranges_text(self.view) + ("!" if self.sealed else ""),
             _micros_text(self.created_on - _EPOCH),
@@ -77,6 +82,8 @@ class SessionState(NamedTuple):
             _micros_text(self.idle) if self.idle is not None else "",
             "" if self.metadata_version is None else str(self.metadata_version),
         ]
+        if self.holds:
+            parts.append("h" + ",".join(map(str, self.holds)))
         if self.awaited:
             parts.append(json.dumps(self.awaited, ensure_ascii=True, separators=(",", ":")))
         return ";".join(parts)
@@ -84,7 +91,10 @@ class SessionState(NamedTuple):
     @classmethod
     def from_text(cls, text: str, *, version: int, modified_on: datetime, head: str) -> SessionState:
         """The state that an event of this version, time and chain value carries."""
-        view, created, expires, idle, metadata, *awaited = text.split(";", 5)
+        view, created, expires, idle, metadata, *rest = text.split(";", 5)
+        holds = ""
+        if rest and rest[0].startswith("h"):
+            holds, *rest = rest[0].removeprefix("h").split(";", 1)
         created_on = _EPOCH + timedelta(microseconds=int(created))
         return cls(
             version=version,
@@ -93,11 +103,12 @@ class SessionState(NamedTuple):
             head=head,
             view=parse_ranges(view.removesuffix("!")),
             sealed=view.endswith("!"),
-            awaited=tuple(AwaitedCall(*call) for call in json.loads(awaited[0])) if awaited else (),
+            awaited=tuple(AwaitedCall(*call) for call in json.loads(rest[0])) if rest else (),
             expires_at=created_on + timedelta(microseconds=int(expires)) if expires else None,
             idle=timedelta(microseconds=int(idle)) if idle else None,
             metadata_version=int(metadata) if metadata else None,
             anchor=version,
+            holds=tuple(map(int, holds.split(","))) if holds else (),
         )
 
 

@@ -158,9 +158,16 @@ class WindowCompactionStrategy:
 def _with_results(
     preamble: Sequence[SessionEvent], turns: Sequence[SessionEvent]
 ) -> tuple[list[SessionEvent], list[SessionEvent]]:
-    """The preamble with the results that came later to calls of its own, and the turns without these."""
+    """The preamble with the later results of its calls, and the turns without these.
+
+    A later message that answers a call of the preamble and one of a turn draws that call along as well.
+    """
     together = [*preamble, *turns]
-    late = {result for call, result in call_pairs(together) if call < len(preamble) <= result}
+    pairs = call_pairs(together)
+    first = set(range(len(preamble)))
+    while parted := {i for pair in pairs if len(first.intersection(pair)) == 1 for i in pair} - first:
+        first |= parted
+    late = {index for index in first if index >= len(preamble)}
     if not late:
         return list(preamble), list(turns)
     rest = range(len(preamble), len(together))

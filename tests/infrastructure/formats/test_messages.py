@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
+from hypothesis import given
+from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from turnlog.domain.errors import NotJsonError
@@ -168,6 +170,54 @@ def test_the_system_of_a_request_is_a_system_message(value: Any) -> None:
 
 
 # Both
+
+TWO_INSTRUCTIONS: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {
+        "role": "system",
+        "content": [{"type": "text", "text": "Be kind."}, {"type": "text", "text": "Please."}],
+    },
+]
+
+
+@pytest.mark.parametrize("module", [openai_chat, anthropic_messages])
+def test_system_messages_in_a_row_are_one_message(module: Any) -> None:
+    (read,) = module.messages(TWO_INSTRUCTIONS)
+    assert [part.content for part in read.parts] == ["Be brief.", "Be kind.", "Please."]
+
+
+@pytest.mark.parametrize("module", [openai_chat, anthropic_messages])
+def test_none_of_several_system_messages_is_missing_in_a_request(module: Any) -> None:
+    told = module.messages([*TWO_INSTRUCTIONS, {"role": "user", "content": "hi"}])
+    body = json.dumps(module.request(told, model="m", max_tokens=9))
+    assert "Be brief." in body
+    assert "Please." in body
+
+
+@pytest.mark.parametrize("module", [openai_chat, anthropic_messages])
+def test_system_messages_that_something_parts_stay_apart(module: Any) -> None:
+    first, second = TWO_INSTRUCTIONS
+    read = module.messages([first, {"role": "user", "content": "hi"}, second])
+    assert [one.text for one in read if one.role is Role.SYSTEM] == ["Be brief.", "Be kind.\nPlease."]
+
+
+INSTRUCTION = st.fixed_dictionaries(
+    {"role": st.sampled_from(("system", "developer"))},
+    optional={
+        "content": st.sampled_from(
+            ("", "Be brief.", None, [], [{"type": "text", "text": "Be kind.", "x": 1}])
+        ),
+        "name": st.sampled_from(("house", 7)),
+        "parts": st.just([1]),
+    },
+)
+
+
+@given(st.lists(INSTRUCTION, max_size=5))
+def test_system_and_developer_messages_in_a_row_come_back_exactly(raw: list[dict[str, Any]]) -> None:
+    given_back = [*raw, {"role": "user", "content": "hi"}, *raw]
+    logged = [json.loads(json.dumps(one.to_dict())) for one in openai_chat.messages(given_back)]
+    assert openai_chat.export(map(Message.model_validate, logged)) == given_back
 
 
 @pytest.mark.parametrize("module", [openai_chat, anthropic_messages])

@@ -25,7 +25,7 @@ from turnlog.infrastructure.formats import PrefillWarning, anthropic_messages, o
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 INTERRUPTED = "[no result: the call was interrupted]"
-PENDING = "[the result is pending]"
+UNANSWERED = "[no result so far]"
 
 
 def call(name: str | None, tool: str = "find", arguments: str = "{}", awaiting: bool = False) -> ToolCallPart:
@@ -79,8 +79,8 @@ def test_of_three_parallel_calls_only_the_unanswered_are_closed(results: Any) ->
 
 
 @BOTH
-def test_an_awaited_call_is_closed_with_a_text_that_says_it_is_pending(results: Any) -> None:
-    assert results(U, Message.assistant([call("c1", awaiting=True)]), U) == [PENDING]
+def test_an_awaited_call_is_closed_with_a_text_that_promises_no_result(results: Any) -> None:
+    assert results(U, Message.assistant([call("c1", awaiting=True)]), U) == [UNANSWERED]
 
 
 @BOTH

@@ -171,6 +171,24 @@ def test_changed_instructions_are_appended_where_they_changed(write_file: WriteF
     ]
 
 
+BRIEF = {"role": "system", "content": "Be brief."}
+KIND = {"role": "developer", "content": "Be kind."}
+
+
+def test_system_messages_in_a_row_are_one_message_and_the_conversation_goes_on(write_file: WriteFile) -> None:
+    first = openai(BRIEF, KIND, LUND, answers=SWEDEN)
+    second = openai(BRIEF, KIND, LUND, SWEDEN, OSLO, answers=NORWAY)
+    (session,) = sessions_of(write_file({"exchanges": [first, second]}))
+    assert said(session)[:2] == [("system", "Be brief.\nBe kind."), ("user", "Where is Lund?")]
+
+
+def test_instructions_that_replace_earlier_ones_are_reported(write_file: WriteFile) -> None:
+    first = openai(BRIEF, LUND, answers=SWEDEN)
+    second = openai(BRIEF, LUND, SWEDEN, KIND, OSLO, answers=NORWAY)
+    report = read_file(write_file({"exchanges": [first, second]})).report
+    assert "noted: 1 later system messages replace earlier instructions" in report.lines()
+
+
 def test_a_moved_cache_mark_does_not_break_a_conversation(write_file: WriteFile) -> None:
     marked = {"role": "user", "content": [{**text("Where is Lund?"), "cache_control": {"type": "ephemeral"}}]}
     plain = {"role": "user", "content": [text("Where is Lund?")]}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.infrastructure.formats_import.conftest import WriteFile, said, sessions_of
+import pytest
+from tests.infrastructure.formats_import.conftest import WriteFile, messages_of, said, sessions_of
 
 from turnlog.domain.attributes import SessionAttributes
+from turnlog.infrastructure.formats import openai_chat
+from turnlog.infrastructure.formats.imported import Fate
+from turnlog.infrastructure.formats.importing import read_file
 
 HI = {"role": "user", "content": "hi"}
 HELLO = {"role": "assistant", "content": "hello"}
@@ -44,6 +48,31 @@ def test_an_id_that_stands_twice_is_used_once(write_file: WriteFile) -> None:
 def test_plain_values_beside_the_messages_are_metadata(write_file: WriteFile) -> None:
     (session,) = sessions_of(write_file({"lang": "ja", "reward": 0.5, "model": "m", "messages": [HI]}))
     assert session.metadata == {"lang": "ja", "reward": 0.5, SessionAttributes.MODEL: "m"}
+
+
+BRIEF = {"role": "system", "content": "Be brief."}
+KIND = {"role": "developer", "content": "Be kind."}
+
+
+def test_system_messages_in_a_row_are_one_message_that_comes_back_as_they_were(write_file: WriteFile) -> None:
+    (session,) = sessions_of(write_file([BRIEF, KIND, HI]))
+    assert said(session) == [("system", "Be brief.\nBe kind."), ("user", "hi")]
+    assert openai_chat.export(messages_of(session)) == [BRIEF, KIND, HI]
+
+
+def test_instructions_beside_the_messages_belong_to_the_system_message_in_front(
+    write_file: WriteFile,
+) -> None:
+    (session,) = sessions_of(write_file({"system": "Be kind.", "messages": [BRIEF, HI]}))
+    assert said(session) == [("system", "Be kind.\nBe brief."), ("user", "hi")]
+
+
+@pytest.mark.parametrize(("messages", "noted"), [([BRIEF, KIND, HI], 0), ([BRIEF, HI, KIND, HI, BRIEF], 2)])
+def test_instructions_that_replace_earlier_ones_are_counted(
+    write_file: WriteFile, messages: list[Any], noted: int
+) -> None:
+    report = read_file(write_file(messages)).report
+    assert report.of(Fate.NOTED).get("later system messages replace earlier instructions", 0) == noted
 
 
 def test_a_request_body_of_anthropic_brings_its_instructions(write_file: WriteFile) -> None:

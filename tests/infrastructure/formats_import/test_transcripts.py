@@ -21,8 +21,9 @@ COUNTS = {
     # file: sessions, messages, turns, calls. They are the counts of the transcripts' own list, except:
     # instructions beside the messages of a request are a message; calls that a provider ran are no calls;
     # of exchanges every conversation counts, not the longest; records of one answer, and results that
-    # follow each other, are one message; a call of the simulated user is no turn.
-    "openai_chat/deepseek_reasoning_tools.json": (1, 11, 1, 4),
+    # follow each other, are one message, and so are system messages in a row; a call of the simulated user
+    # is no turn.
+    "openai_chat/deepseek_reasoning_tools.json": (1, 10, 1, 4),
     "openai_chat/groq_tool_use_failed.json": (1, 7, 1, 2),
     "openai_chat/image_url.json": (1, 2, 1, 0),
     "openai_chat/lats_agent.json": (8, 38, 9, 15),

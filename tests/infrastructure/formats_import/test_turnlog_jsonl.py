@@ -24,6 +24,7 @@ from turnlog.infrastructure.formats.imported import (
     ImportedEvent,
     ImportedSession,
     UnreadableFileError,
+    UnsupportedEventError,
 )
 from turnlog.infrastructure.formats.importing import read_file
 
@@ -234,6 +235,15 @@ def test_a_malformed_line_is_an_error_with_its_line_and_reason(
         read_file(write_file(HEADER, EVENT, line))
     assert caught.value.line == 3
     assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize("kind", ["PROMPT_RENDERED", "MODEL_REPLIED", "COMPACTION_SKIPPED", "REDACTION"])
+def test_an_event_that_only_a_later_release_can_import_is_refused_by_its_type(
+    write_file: WriteFile, kind: str
+) -> None:
+    with pytest.raises(UnsupportedEventError, match=f"line 3: events of type {kind} ") as caught:
+        read_file(write_file(HEADER, EVENT, {**NEXT, "type": kind}))
+    assert (caught.value.line, caught.value.event_type) == (3, kind)
 
 
 def test_what_follows_a_boundary_must_be_its_summary(write_file: WriteFile) -> None:

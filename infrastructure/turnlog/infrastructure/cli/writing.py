@@ -119,13 +119,24 @@ def _print_file(file: ImportedFile, found: Sequence[WrittenSession]) -> None:
     for session in found[:_SHOWN]:
         held = f", {session.held:,} there before" if session.held else ""
         out.print(f"  session {one_line(session.id)}: {session.written:,} written{held}", soft_wrap=True)
+        for note in session.notes():
+            out.print(f"    {visible(note)}", soft_wrap=True)
     if len(found) > _SHOWN:
         out.print(f"  … {len(found) - _SHOWN:,} more sessions", style="dim")
 
 
 def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str, Any]:
     report = {fate.name.lower(): file.report.of(fate) for fate in Fate}
-    sessions = [{"id": session.id, "written": session.written, "held": session.held} for session in found]
+    sessions = [
+        {
+            "id": session.id,
+            "written": session.written,
+            "held": session.held,
+            "grown": session.grown,
+            "differing": session.differing,
+        }
+        for session in found
+    ]
     return {
         "path": str(file.path),
         "format": file.format,

@@ -22,7 +22,7 @@ from turnlog.domain.messages import (
     ToolCallResponsePart,
     UriPart,
 )
-from turnlog.infrastructure.formats import _plain
+from turnlog.infrastructure.formats import _plain, _system_runs
 from turnlog.infrastructure.formats._calls import arguments_object
 from turnlog.infrastructure.formats._plain import MalformedMessageError, Plain
 
@@ -56,9 +56,10 @@ def messages(given: object) -> tuple[Message, ...]:
     """The messages of one dict or SDK object, or of several in order.
 
     A user message that mixes results of tools with other content becomes a tool message and a user message;
-    `export` joins them again.
+    `export` joins them again. System messages in a row become one message, because of the stored system
+    messages only the latest is sent; `export` takes it apart again.
     """
-    return tuple(read for one in _plain.each(given) for read in _read(_plain.plain(one)))
+    return _system_runs.joined(read for one in _plain.each(given) for read in _read(_plain.plain(one)))
 
 
 def system(value: object) -> Message:
@@ -162,7 +163,7 @@ def export(entries: Iterable[Message | SessionEvent]) -> list[Plain]:
             if _plain.original(last, ORIGIN) is None:
                 exported[-1]["content"] += _content(one)["content"]
         else:
-            exported.append(_exported(one))
+            exported += map(_exported, _system_runs.apart(one, ORIGIN))
         last = one
     return exported
 

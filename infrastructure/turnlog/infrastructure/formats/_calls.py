@@ -17,7 +17,8 @@ START = "[start of the conversation]"
 """The user message of a request that would have none in front."""
 EMPTY_RESULT = "[empty result]"
 INTERRUPTED = "[no result: the call was interrupted]"
-PENDING = "[the result is pending]"
+UNANSWERED = "[no result so far]"
+"""Stands for the result of a call that was marked as awaiting it; whether one will come is not known here."""
 RAW_ARGUMENTS = "raw_arguments"
 """The only member of the object that stands for arguments which are no JSON object."""
 
@@ -39,7 +40,7 @@ class Call:
     @property
     def placeholder(self) -> str:
         """What a request says in place of a result that is not there."""
-        return PENDING if self.part.awaiting else INTERRUPTED
+        return UNANSWERED if self.part.awaiting else INTERRUPTED
 
 
 @dataclass(frozen=True)

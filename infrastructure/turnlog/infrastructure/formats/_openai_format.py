@@ -19,7 +19,7 @@ from turnlog.domain.messages import (
     ToolCallResponsePart,
     UriPart,
 )
-from turnlog.infrastructure.formats import _media, _plain
+from turnlog.infrastructure.formats import _media, _plain, _system_runs
 from turnlog.infrastructure.formats._plain import MalformedMessageError, Plain
 
 ORIGIN = "openai.chat"
@@ -45,8 +45,12 @@ def message(given: object) -> Message:
 
 
 def messages(given: object) -> tuple[Message, ...]:
-    """The messages of one dict or SDK object, or of several in order."""
-    return tuple(message(one) for one in _plain.each(given))
+    """The messages of one dict or SDK object, or of several in order.
+
+    System and developer messages in a row become one message, because of the stored system messages only the
+    latest is sent; `export` takes it apart again.
+    """
+    return _system_runs.joined(message(one) for one in _plain.each(given))
 
 
 def _role(name: object, shape: Plain) -> Role:
@@ -146,7 +150,9 @@ def export(entries: Iterable[Message | SessionEvent]) -> list[Plain]:
     This is a record, not a request: nothing is repaired. Events that are no messages are left out.
     """
     said = filter(None, map(_plain.said_in, entries))
-    return [exported for one in said for exported in _exported(one)]
+    return [
+        exported for one in said for each in _system_runs.apart(one, ORIGIN) for exported in _exported(each)
+    ]
 
 
 def _exported(said: Message) -> list[Plain]:

@@ -101,6 +101,12 @@ def faithful(read: Message, given: Plain, exported: Plain) -> Message:
     return read.model_copy(update={"shape": {**(read.shape or {}), "original": given}})
 
 
+def with_parts(said: Message, parts: Iterable[Part]) -> Message:
+    """The message with these parts in place of its own, so without the original of the whole."""
+    shape = {name: value for name, value in (said.shape or {}).items() if name != "original"}
+    return said.model_copy(update={"parts": tuple(parts), "shape": shape or None})
+
+
 def shape_of(said: Message, origin: str) -> Plain:
     """What the message says about its form, if it came from this format."""
     return (said.shape or {}) if said.origin == origin else {}

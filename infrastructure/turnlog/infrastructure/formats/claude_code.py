@@ -8,20 +8,24 @@
 - An `isMeta` record was told to the model as a user's words, but starts no turn: it joins the user or tool
   message in front of it, else the user message behind it; between two answers it is an event.
 - Every other record, and every one without anything said, is an event `CLAUDE_CODE.<TYPE>` with the record.
+- Ids of events come from the `uuid` of a record, or from the content of one that has none. So those of a file
+  that has grown are the ones that it had before, and a message that has grown is known again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import InvalidIdError, InvalidMessageError
-from turnlog.domain.ids import check_branch
+from turnlog.domain.ids import check_branch, check_id
+from turnlog.domain.json_text import to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message, Role
 from turnlog.infrastructure.formats import anthropic_messages
@@ -41,6 +45,8 @@ _TYPES = frozenset(
 )
 _MARKS = frozenset(("uuid", "sessionId", "leafUuid", "messageId", "message"))
 _ABOUT_SESSION = ("cwd", "gitBranch", "version")
+_MAX_UUID = 120
+"""Characters; room is left for what marks the kind of an event."""
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 
 Block: TypeAlias = dict[str, Any]
@@ -61,9 +67,13 @@ def sessions(
     if not any(entry.is_message for entry in found):
         raise UnreadableFileError(source.path, None, "no record of it holds a message")
     for own_id, entries in _by_session(found).items():
-        session_id, next_id = ids.session(own_id)
+        session_id, _ = ids.session(own_id)
         placed = _Session(source, entries, report).placed()
-        events = tuple(ImportedEvent(event(next_id())) for _, event in placed)
+        taken: set[str] = set()
+        events = tuple(
+            ImportedEvent(_with_own_id(event, taken), may_grow=event.message is not None)
+            for _, event in placed
+        )
         yield ImportedSession(session_id, NAME, _metadata(entries), events)
 
 
@@ -112,6 +122,17 @@ class _Entry:
         return [call for call in calls if call]
 
     @property
+    def id(self) -> str:
+        """The record's `uuid`, or a hash of the content of a record that has none that can be used."""
+        try:
+            uuid = check_id("Event id", self.raw.get("uuid"))
+        except InvalidIdError:
+            uuid = ""
+        if 0 < len(uuid) <= _MAX_UUID:
+            return uuid
+        return hashlib.sha256(to_json_text(self.raw).encode()).hexdigest()[:32]
+
+    @property
     def about(self) -> dict[str, Any]:
         """What the record says besides its message."""
         return {key: value for key, value in self.raw.items() if key not in ("message", "toolUseResult")}
@@ -126,6 +147,13 @@ class _Group:
     blocks: list[Block]
     meta: list[Block] = field(default_factory=list[Block])
     results: _Group | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the first record that the message cannot be without."""
+        if self.role == "tool":
+            return f"{self.entries[0].id}-results"
+        return next((one for one in self.entries if not one.raw.get("isMeta")), self.entries[0]).id
 
     def message(self) -> Message:
         first, last = self.entries[0].message, self.entries[-1].message
@@ -149,10 +177,6 @@ class _Group:
         return message.model_copy(update={"metadata": metadata})
 
 
-MakeEvent: TypeAlias = Callable[[str], NewEvent]
-"""An event, once it has its id."""
-
-
 class _Session:
     """The records of one session as events in the order of the log."""
 
@@ -162,9 +186,9 @@ class _Session:
         self._entries = _linked(entries)
         report.dropped("records that stand twice", len(entries) - len(self._entries))
 
-    def placed(self) -> list[tuple[Place, MakeEvent]]:
+    def placed(self) -> list[tuple[Place, NewEvent]]:
         """The events with their places, sorted."""
-        placed: list[tuple[Place, MakeEvent]] = []
+        placed: list[tuple[Place, NewEvent]] = []
         for branch, entries in self._by_branch().items():
             place = (0, 0)
             groups, left = _grouped(entries)
@@ -172,7 +196,7 @@ class _Session:
                 place = max(place, group.entries[0].place)
                 placed += ((place, event) for event in self._message_events(group, branch))
             self._report.kept("isMeta records between two answers, as events", len(left))
-            placed += ((entry.place, _record_event(entry, "meta")) for entry in left)
+            placed += ((entry.place, _record_event(entry, "meta", "-meta")) for entry in left)
         for entry in self._entries:
             if not entry.is_message:
                 placed.append((entry.place, _record_event(entry, entry.type)))
@@ -194,20 +218,18 @@ class _Session:
             branches[_branch(tree[0], sides)] += taken
         return {branch: sorted(taken, key=lambda e: e.place) for branch, taken in branches.items()}
 
-    def _message_events(self, group: _Group, branch: str | None) -> Iterator[MakeEvent]:
+    def _message_events(self, group: _Group, branch: str | None) -> Iterator[NewEvent]:
         first = group.entries[0]
         with self._source.at(first.line):
             message = group.message()
         self._report.mapped("messages on branches" if branch else "messages")
         self._report.mapped("records that joined a message", len(group.entries) - 1)
-        yield lambda event_id: NewEvent(
-            message=message, id=event_id, branch=branch, occurred_at=first.occurred_at
-        )
+        yield NewEvent(message=message, id=group.id, branch=branch, occurred_at=first.occurred_at)
         for entry in group.entries:
-            if "toolUseResult" in entry.raw:
+            if "toolUseResult" in entry.raw and (group.role == "tool" or not entry.results):
                 payload = {name: entry.raw.get(name) for name in ("uuid", "toolUseResult")}
                 self._report.kept("toolUseResult of records, as events")
-                yield _event("TOOL_USE_RESULT", payload, entry.occurred_at)
+                yield _event("TOOL_USE_RESULT", payload, entry, "-tool-use-result")
 
 
 def _by_session(entries: Sequence[_Entry]) -> dict[str | None, list[_Entry]]:
@@ -354,13 +376,24 @@ def _branch(entry: _Entry, number: int) -> str | None:
         return f"sidechain-{number}"
 
 
-def _record_event(entry: _Entry, kind: str) -> MakeEvent:
-    return _event(re.sub(r"[^A-Z0-9_]+", "_", kind.upper())[:50], entry.raw, entry.occurred_at)
+def _record_event(entry: _Entry, kind: str, mark: str = "") -> NewEvent:
+    return _event(re.sub(r"[^A-Z0-9_]+", "_", kind.upper())[:50], entry.raw, entry, mark)
 
 
-def _event(kind: str, payload: dict[str, Any], occurred_at: datetime | None) -> MakeEvent:
+def _event(kind: str, payload: dict[str, Any], entry: _Entry, mark: str) -> NewEvent:
     event_type = EventType.of(f"CLAUDE_CODE.{kind}")
-    return lambda event_id: NewEvent(type=event_type, payload=payload, id=event_id, occurred_at=occurred_at)
+    return NewEvent(type=event_type, payload=payload, id=entry.id + mark, occurred_at=entry.occurred_at)
+
+
+def _with_own_id(event: NewEvent, taken: set[str]) -> NewEvent:
+    """The event, with a number at its id when one before it in the session has the same."""
+    wanted = name = event.id or ""
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}#{number}"
+    taken.add(name)
+    return event if name == wanted else replace(event, id=name)
 
 
 def _blocks(content: object) -> list[Block]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from turnlog.domain.errors import InvalidMessageError
-from turnlog.domain.messages import Message
+from turnlog.domain.messages import Message, Role
 from turnlog.infrastructure.formats import anthropic_messages, openai_chat
+from turnlog.infrastructure.formats.imported import ImportReport
 from turnlog.infrastructure.formats.json_source import fields, items, text
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
@@ -54,6 +55,12 @@ def object_of(raw: object) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise InvalidMessageError(f"A message is a JSON object, this is {type(raw).__name__}.")
     return cast("dict[str, Any]", raw)
+
+
+def note_replaced(messages: Iterable[Message], report: ImportReport) -> None:
+    """Count the system messages of a conversation that replace the one before."""
+    count = sum(message.role is Role.SYSTEM for message in messages)
+    report.noted("later system messages replace earlier instructions", max(0, count - 1))
 
 
 def _speaks_openai(exchange: Mapping[str, Any]) -> bool:

@@ -6,7 +6,8 @@ back in a form of their own (as one text, without citations, reasoning in `<thin
 by what they say and call; the log keeps the answer as the model gave it.
 
 Instructions that a request has beside its messages are no part of the history: when they change, the new
-ones are appended where they changed.
+ones are appended where they changed. System messages in a row are one stored message; one further down
+replaces those before it, and the report counts them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.json_text import to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message, Role, TextPart, ToolCallPart
-from turnlog.infrastructure.formats.dialects import Answer, Dialect, object_of
+from turnlog.infrastructure.formats import _system_runs
+from turnlog.infrastructure.formats.dialects import Answer, Dialect, note_replaced, object_of
 from turnlog.infrastructure.formats.imported import (
     ImportedEvent,
     ImportedSession,
@@ -147,10 +149,10 @@ class _Conversation:
             chosen = next(a for a in self.answers if _key(a.message) == history.keys[known])
             self._settle(chosen)
             known += 1
-        if system.keys != self.system:
-            self.events += [(message, None) for message in system.messages]
-            self.system = system.keys
-        self.events += [(message, None) for message in history.messages[known:]]
+        changed = system.messages if system.keys != self.system else ()
+        self.system = system.keys
+        added = _system_runs.joined((*changed, *history.messages[known:]))
+        self.events += [(message, None) for message in added]
         self.keys = list(history.keys)
         self.answers = answers
 
@@ -168,6 +170,7 @@ class _Conversation:
                 report.mapped("messages")
                 entry = NewEvent(message=event[0], id=next_id(), occurred_at=event[1])
             entries.append(ImportedEvent(entry))
+        note_replaced((event[0] for event in self.events if not isinstance(event, Answer)), report)
         metadata = {SessionAttributes.MODEL: self.model} if isinstance(self.model, str) else {}
         return ImportedSession(session_id, self.dialect.name, metadata, tuple(entries))
 

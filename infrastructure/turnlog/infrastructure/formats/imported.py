@@ -30,6 +30,20 @@ class UnreadableFileError(ImportFileError):
         self.reason = reason
 
 
+class UnsupportedEventError(ImportFileError):
+    """An exported log holds an event of a type that only turnlog writes and this release cannot import."""
+
+    def __init__(self, path: Path, line: int, event_type: str) -> None:
+        super().__init__(
+            f"{path}, line {line}: events of type {event_type} are written by turnlog alone, and this "
+            "release cannot import them. Nothing was imported: use the release that exported the log or a "
+            "later one."
+        )
+        self.path = path
+        self.line = line
+        self.event_type = event_type
+
+
 class UnknownFormatError(ImportFileError):
     """The content is of no format that can be imported, or the format that was asked for does not exist."""
 
@@ -54,10 +68,14 @@ class FileTooLargeError(ImportFileError):
 
 @dataclass(frozen=True, slots=True)
 class ImportedEvent:
-    """A message or an event of the application's own. It has an id, so that a second import is a repeat."""
+    """A message or an event of the application's own. It has an id, so that a second import is a repeat.
+
+    `may_grow` says that a later state of the file may hold more parts of this message under the same id.
+    """
 
     event: NewEvent
     context: Mapping[str, str] = field(default_factory=dict[str, str])
+    may_grow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +124,11 @@ class Fate(StrEnum):
     MAPPED = "mapped"
     KEPT = "kept as it came"
     DROPPED = "dropped"
+    NOTED = "noted"
 
 
 class ImportReport:
-    """How much of a file was mapped, kept as it came, or dropped, by kind."""
+    """How much of a file was mapped, kept as it came, or dropped, by kind, and what else is to be known."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[Fate, str]] = Counter()
@@ -125,6 +144,10 @@ class ImportReport:
     def dropped(self, what: str, count: int = 1) -> None:
         """Not in the log."""
         self._add(Fate.DROPPED, what, count)
+
+    def noted(self, what: str, count: int = 1) -> None:
+        """In the log, but not as a reader of the file would expect."""
+        self._add(Fate.NOTED, what, count)
 
     def of(self, fate: Fate) -> dict[str, int]:
         """The kinds of this fate, in the order in which they were met."""

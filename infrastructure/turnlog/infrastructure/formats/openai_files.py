@@ -1,7 +1,8 @@
 """Files of plain message lists: a list, records with `messages` or `traj`, one record or many, JSON or JSONL.
 
 A record may be the body of a request, with `system` and `model` beside its messages. Its `id`, when it has
-one that can be used, is the id of the session, and its further plain values are metadata.
+one that can be used, is the id of the session, and its further plain values are metadata. System messages in
+a row are one stored message; one further down replaces those before it, and the report counts them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message
-from turnlog.infrastructure.formats.dialects import Dialect, message_list, object_of
+from turnlog.infrastructure.formats import _system_runs
+from turnlog.infrastructure.formats.dialects import Dialect, message_list, note_replaced, object_of
 from turnlog.infrastructure.formats.imported import (
     ImportedEvent,
     ImportedSession,
@@ -47,9 +49,11 @@ def sessions(
         for position, raw in enumerate(conversation["messages"]):
             with source.at(record.line, f"conversation {index}, message {position}"):
                 messages += dialect.messages(object_of(raw))
-        report.mapped("messages", len(messages))
+        stored = _system_runs.joined(messages)
+        report.mapped("messages", len(stored))
+        note_replaced(stored, report)
         session_id, next_id = ids.session(conversation.get("id"))
-        entries = tuple(ImportedEvent(NewEvent(message=message, id=next_id())) for message in messages)
+        entries = tuple(ImportedEvent(NewEvent(message=message, id=next_id())) for message in stored)
         yield ImportedSession(session_id, dialect.name, _metadata(conversation, report), entries)
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.ids import check_id
 from turnlog.domain.json_text import to_json_text
-from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
+from turnlog.domain.log import RESERVED_TYPES, CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.formats.imported import (
     ImportedAbandonment,
@@ -25,11 +25,15 @@ from turnlog.infrastructure.formats.imported import (
     ImportedEvent,
     ImportedSession,
     ImportReport,
+    UnsupportedEventError,
 )
 from turnlog.infrastructure.formats.json_source import JsonSource, Record, fields, items
 
 NAME = "turnlog"
 VERSION = 1
+_NOT_IMPORTED = tuple(
+    sorted(RESERVED_TYPES - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED})
+)
 
 
 class MalformedExportError(TurnlogError):
@@ -63,7 +67,10 @@ def sessions(
                     yield log.session()
                 log = _Log(record.value, begun, report)
             elif log:
-                log.add(fields(record.value))
+                entry = fields(record.value)
+                if entry.get("type") in _NOT_IMPORTED:
+                    raise UnsupportedEventError(source.path, line, entry["type"])
+                log.add(entry)
             else:
                 raise MalformedExportError("An export begins with a line that has `turnlog` and `session`.")
     if log:

@@ -1,14 +1,21 @@
-"""Writing an imported conversation into a service, so that a second run completes what a crash left."""
+"""Writing an imported conversation into a service, so that a second run completes what a crash left.
+
+A file may have grown since it was imported. What it has more is appended. A stored message cannot change, so
+when a message itself has more parts now (an answer or its results were not complete), these are appended as a
+message of their own, under the id of the message with `+` and the number of parts that the log held before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from turnlog.application import SessionService
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.log import NewEvent, SessionEvent
+from turnlog.domain.messages import Part
+from turnlog.infrastructure.formats import _plain
 from turnlog.infrastructure.formats.imported import (
     ImportedAbandonment,
     ImportedBoundary,
@@ -35,11 +42,25 @@ class LogsDivergedError(TurnlogError):
 
 @dataclass(frozen=True)
 class WrittenSession:
-    """What became of one conversation: entries that this run wrote, and entries that were there before."""
+    """What became of one conversation: entries that this run wrote, and entries that were there before.
+
+    `grown` of the written ones are what messages had more than the log held. `differing` of the held ones
+    are messages that the file has in another form now: the log keeps what it held.
+    """
 
     id: str
     written: int
     held: int
+    grown: int = 0
+    differing: int = 0
+
+    def notes(self) -> list[str]:
+        """One line for people per thing that is to be known."""
+        told = (
+            (self.grown, "messages had grown since they were imported: what is new stands behind them"),
+            (self.differing, "messages differ from what was imported: the log keeps what it held"),
+        )
+        return [f"{count} {what}" for count, what in told if count]
 
 
 def write_session(
@@ -51,40 +72,114 @@ def write_session(
 ) -> WrittenSession:
     """Append what the service does not hold of the conversation, `batch` events a write, with their ids.
 
-    A log that is there already must be a beginning of the file's; it may also go on behind it. The session
+    A log that is there already must be a beginning of the file's, but for messages that may have grown in the
+    file since; it may also go on behind it, if the file has nothing more. The session
     never expires, unless somebody says so later. `on_progress` is told how many entries are done with.
     Raises `LogsDivergedError`, `SessionIdUnavailableError` for a session that was deleted, and what the
     service raises.
     """
     service.find_or_create(session.id, metadata=session.metadata, time_to_live=None)
-    held = _held(service.iter_events(session.id), session)
+    missing = _missing(service.iter_events(session.id), session)
+    held = len(session.entries) - len(missing.entries)
     on_progress(held)
-    for step in _steps(session.entries[held:], batch):
+    for step in _steps(missing.entries, batch):
         _write(service, session.id, step)
         on_progress(len(step))
-    return WrittenSession(session.id, len(session.entries) - held, held)
+    return WrittenSession(session.id, len(missing.entries), held, missing.grown, missing.differing)
 
 
-def _held(stored: Iterable[SessionEvent], session: ImportedSession) -> int:
-    """How many of the entries the log holds. What compactions added to it since is passed over."""
-    entries, held = session.entries, 0
+@dataclass(slots=True)
+class _Missing:
+    """What the log does not hold of a file, in order."""
+
+    entries: list[ImportedEntry] = field(default_factory=list[ImportedEntry])
+    grown: int = 0
+    differing: int = 0
+
+
+def _missing(stored: Iterable[SessionEvent], session: ImportedSession) -> _Missing:
+    """Compare the log with the file. What compactions added to the log since is passed over."""
+    held = _Held(session)
     for event in stored:
-        if held == len(entries):
-            break
-        if _is_same(event, entries[held]):
-            held += 1
-        elif event.message and not event.synthetic:
-            raise LogsDivergedError(session.id, event.version)
-    return held
+        held.add(event)
+    missing = _Missing()
+    for index, entry in enumerate(session.entries):
+        parts = held.parts.get(index)
+        if parts is None:
+            missing.entries.append(entry)
+        elif isinstance(entry, ImportedEvent) and entry.may_grow:
+            more = _growth(entry.event, parts)
+            if more is None:
+                missing.differing += 1
+            elif more.message and more.message.parts:
+                missing.grown += 1
+                missing.entries.append(replace(entry, event=more))
+    if missing.entries and held.foreign is not None:
+        raise LogsDivergedError(session.id, held.foreign)
+    return missing
 
 
-def _is_same(event: SessionEvent, entry: ImportedEntry) -> bool:
-    """The same id, or the same content: a file that has grown gives its events other ids."""
-    if not isinstance(entry, ImportedEvent):
-        return event.id == entry.id
-    if event.id == entry.event.id:
-        return True
-    return event.boundary is None and _content(NewEvent.of(event)) == _content(entry.event)
+class _Held:
+    """The entries of a file that the log holds, each with the parts of its message that are there.
+
+    `foreign` is the version of the first message that is not in the file.
+    """
+
+    def __init__(self, session: ImportedSession) -> None:
+        self._session = session
+        self._index = {_id(entry): index for index, entry in enumerate(session.entries)}
+        self._next = 0
+        self.parts: dict[int, list[Part]] = {}
+        self.foreign: int | None = None
+
+    def add(self, event: SessionEvent) -> None:
+        """Compare the next event of the log."""
+        index = self._index_of(event)
+        if index is None:
+            if event.message and not event.synthetic and self.foreign is None:
+                self.foreign = event.version
+            return
+        if self.foreign is not None or (event.message and self._is_out_of_order(index)):
+            raise LogsDivergedError(self._session.id, event.version)
+        self.parts.setdefault(index, []).extend(event.message.parts if event.message else ())
+        while self._next in self.parts:
+            self._next += 1
+
+    def _index_of(self, event: SessionEvent) -> int | None:
+        """By the id, that of a message that had grown too, or by the content of the next entry: ids made from
+        the hash of a file are others when it has grown."""
+        whole, _, size = event.id.rpartition(_MORE)
+        index = self._index.get(event.id, self._index.get(whole) if size.isdecimal() else None)
+        entries = self._session.entries
+        if index is not None or event.boundary or self._next == len(entries):
+            return index
+        entry = entries[self._next]
+        is_same = isinstance(entry, ImportedEvent) and _content(NewEvent.of(event)) == _content(entry.event)
+        return self._next if is_same else None
+
+    def _is_out_of_order(self, index: int) -> bool:
+        """Late results stand in front of what the log has already, so files that grow may do this."""
+        entry = self._session.entries[index]
+        return index > self._next and not (isinstance(entry, ImportedEvent) and entry.may_grow)
+
+
+_MORE = "+"
+
+
+def _growth(event: NewEvent, held: Sequence[Part]) -> NewEvent | None:
+    """A message of the parts that the log does not hold; None when it holds others than the file."""
+    if event.message is None:
+        return None
+    more: list[Part] = list(event.message.parts)
+    for part in held:
+        if part not in more:
+            return None
+        more.remove(part)
+    return replace(event, message=_plain.with_parts(event.message, more), id=f"{event.id}{_MORE}{len(held)}")
+
+
+def _id(entry: ImportedEntry) -> str | None:
+    return entry.event.id if isinstance(entry, ImportedEvent) else entry.id
 
 
 def _content(event: NewEvent) -> NewEvent:

@@ -1,5 +1,7 @@
 """turnlog on SQLite: rows about sessions, written in the transaction of the events."""
 
+from turnlog.infrastructure.sqlite.backup import restore
 from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder
+from turnlog.infrastructure.sqlite.secure import SecureConnectionPool
 
-__all__ = ["SessionRows", "SqliteSessionRecorder"]
+__all__ = ["SecureConnectionPool", "SessionRows", "SqliteSessionRecorder", "restore"]

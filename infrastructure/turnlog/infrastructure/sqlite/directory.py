@@ -1,7 +1,8 @@
 """The directory of sessions as rows of SQLite.
 
-Metadata stand in a table with row ids only. What is indexed of them are hashes, so that no index holds a copy
-of their text.
+Metadata stand in a table of their own that only grows at its end: rows of it are emptied, never enlarged or
+removed. So SQLite never moves one to another page, which would leave a copy behind that no erasing reaches.
+What is indexed of them are hashes, so that no index holds a copy of their text.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CREATE = (
         version INTEGER NOT NULL,
         head TEXT NOT NULL,
         messages INTEGER NOT NULL,
-        metadata TEXT,
+        metadata INTEGER,
         deleted INTEGER NOT NULL DEFAULT 0
     )
     """,
@@ -52,6 +53,12 @@ CREATE = (
     """
     CREATE INDEX IF NOT EXISTS turnlog_sessions_by_expiry
         ON turnlog_sessions (expires_at) WHERE expires_at IS NOT NULL AND deleted = 0
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_metadata (
+        number INTEGER PRIMARY KEY,
+        content TEXT
+    )
     """,
     """
     CREATE TABLE IF NOT EXISTS turnlog_session_metadata (
@@ -76,8 +83,9 @@ _MOVE = """
 
 _SELECT = """
     SELECT position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages,
-        metadata
-    FROM turnlog_sessions WHERE deleted = 0 AND
+        content
+    FROM turnlog_sessions LEFT JOIN turnlog_metadata ON number = metadata
+    WHERE deleted = 0 AND
 """
 
 _WITH_HASH = " AND position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)"
@@ -111,7 +119,9 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
             _set_metadata(cursor, key, event.content)
         elif isinstance(event, SessionDeleted):
             _set_metadata(cursor, key, None)
-            cursor.execute("UPDATE turnlog_sessions SET deleted = 1 WHERE aggregate_id = ?", (key,))
+            cursor.execute(
+                "UPDATE turnlog_sessions SET deleted = 1, session_id = '' WHERE aggregate_id = ?", (key,)
+            )
     newest = events[-1]
     if newest.originator_version > 0:
         moved = (newest.originator_version, newest.chain, _micros(newest.timestamp))
@@ -121,12 +131,19 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
 def _set_metadata(cursor: SQLiteCursor, key: bytes, content: str | None) -> None:
     """Replace the metadata of the session and what is indexed of them."""
     cursor.execute(
-        "SELECT position, namespace, metadata FROM turnlog_sessions WHERE aggregate_id = ?", (key,)
+        "SELECT position, namespace, metadata, content "
+        "FROM turnlog_sessions LEFT JOIN turnlog_metadata ON number = metadata WHERE aggregate_id = ?",
+        (key,),
     )
-    position, namespace, former = cursor.fetchone()
+    position, namespace, number, former = cursor.fetchone()
     if content == former:
         return
-    cursor.execute("UPDATE turnlog_sessions SET metadata = ? WHERE position = ?", (content, position))
+    cursor.execute("UPDATE turnlog_metadata SET content = NULL WHERE number = ?", (number,))
+    number = None
+    if content is not None:
+        cursor.execute("INSERT INTO turnlog_metadata (content) VALUES (?)", (content,))
+        number = cursor.lastrowid
+    cursor.execute("UPDATE turnlog_sessions SET metadata = ? WHERE position = ?", (number, position))
     for name, value in _metadata(former).items():
         cursor.execute(
             "DELETE FROM turnlog_session_metadata WHERE hash = ? AND position = ?",
@@ -211,7 +228,7 @@ def _row(row: Any) -> SessionRow:
         expires_at=None if row["expires_at"] is None else _time(row["expires_at"]),
         version=row["version"],
         messages=row["messages"],
-        metadata=_metadata(row["metadata"]),
+        metadata=_metadata(row["content"]),
     )
 
 

@@ -34,6 +34,11 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
             )
 
 
+def remove(cursor: SQLiteCursor, aggregate_id: UUID) -> None:
+    """Remove all entries of the stream."""
+    cursor.execute("DELETE FROM turnlog_event_ids WHERE aggregate_id = ?", (aggregate_id.bytes,))
+
+
 def version_of(cursor: SQLiteCursor, aggregate_id: UUID, event_id: str) -> int | None:
     """The version of the event with this id, None when the stream holds none."""
     cursor.execute(

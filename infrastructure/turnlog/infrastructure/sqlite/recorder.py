@@ -1,18 +1,27 @@
-"""Rows about sessions in SQLite, in the transaction of the events: the ledger of ids and the directory."""
+"""Rows about sessions in SQLite, in the transaction of the events: ledger of ids, directory, recall."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
-from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
+from eventsourcing.sqlite import (
+    SQLITE3_DEFAULT_LOCK_TIMEOUT,
+    SQLiteApplicationRecorder,
+    SQLiteCursor,
+    SQLiteDatastore,
+)
 
+from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, SessionRowsRecorder
 from turnlog.application.storage import storage_errors
-from turnlog.domain.events import StreamEvent, as_uuid
-from turnlog.infrastructure.sqlite import directory, ledger
+from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
+from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
+from turnlog.infrastructure.sqlite.backup import back_up
+from turnlog.infrastructure.sqlite.secure import secure
 
 _OUR_TOPICS = "turnlog.domain.events:"
 
@@ -31,6 +40,10 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     _mapper: Mapper[Any] | None = None
 
+    def __init__(self, datastore: SQLiteDatastore, *args: Any, **kwargs: Any) -> None:
+        secure(datastore)
+        super().__init__(datastore, *args, **kwargs)
+
     def bind(self, mapper: Mapper[Any]) -> None:
         """Read stored events through this mapper from now on."""
         self._mapper = mapper
@@ -45,9 +58,31 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """The directory of the sessions in this file."""
         return directory.SqliteDirectory(self.datastore)
 
+    @property
+    def recall(self) -> recall.SqliteRecallIndex | None:
+        """The index of what was said in this file, None without a mapper or without FTS5 in this SQLite."""
+        if self._mapper is None or not recall.is_supported():
+            return None
+        return recall.SqliteRecallIndex(self.datastore, self._mapper, self.events_table_name)
+
+    @property
+    def eraser(self) -> eraser.SqliteEraser:
+        """What erases deleted sessions from this file."""
+        return eraser.SqliteEraser(self.datastore, self.events_table_name)
+
+    def backup(self, file: str) -> None:
+        """Copy the database, as it is at one moment, into a file that does not exist yet."""
+        pool = self.datastore.pool
+        try:
+            back_up(pool.db_name, file, timeout=pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT)
+        except sqlite3.Error as error:
+            raise BackupError(f"The database could not be copied ({error}). Nothing was written.") from error
+
     def construct_create_table_statements(self) -> list[str]:
         """The recorder's own tables, and the ones of the rows."""
-        return [*super().construct_create_table_statements(), *ledger.CREATE, *directory.CREATE]
+        statements = super().construct_create_table_statements()
+        statements += (*ledger.CREATE, *directory.CREATE, *eraser.CREATE)
+        return [*statements, *recall.CREATE] if recall.is_supported() else statements
 
     def _insert_events(
         self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
@@ -55,9 +90,23 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         streams = _by_stream(self._stream_events(stored_events))
         ids = super()._insert_events(c, stored_events, **kwargs)
         for aggregate_id, events in streams.items():
+            if events[0].originator_version > 0:
+                eraser.refuse_purged(c, events[0].originator_id)
             ledger.insert(c, aggregate_id, events)
             directory.insert(c, aggregate_id, events)
+            if isinstance(events[-1], SessionDeleted):
+                self._remove(c, aggregate_id, events[-1])
+        if ids and (index := self.recall):
+            index.follow(c, ids)
         return ids
+
+    def _remove(self, c: SQLiteCursor, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
+        """Remove what was derived from the deleted session, and its content if it is not to be kept."""
+        if index := self.recall:
+            index.remove(c, aggregate_id)
+        ledger.remove(c, aggregate_id)
+        if self._mapper is not None and not tombstone.keeps_content:
+            eraser.overwrite(c, self.events_table_name, self._mapper, tombstone)
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:

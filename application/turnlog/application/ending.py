@@ -1,0 +1,257 @@
+"""Use cases: how sessions end. Expiry, deletion, legal holds, and the upkeep of what was deleted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal, cast
+
+from eventsourcing.utils import resolve_topic
+
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.erasing import (
+    NO_BACKUP,
+    UNSUPPORTED,
+    BackupError,
+    Deletion,
+    Erased,
+    Erasure,
+    ErasureDue,
+    ErasureList,
+    ErasureUnsupportedError,
+    Sweep,
+)
+from turnlog.application.ports import SessionRow, SessionRowsRecorder
+from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    LegalHoldError,
+    SessionNotFoundError,
+    StorageError,
+)
+from turnlog.domain.events import SessionOpened
+from turnlog.domain.session import Session
+
+PURGE_AFTER: Final = timedelta(days=30)
+"""How long the erased events of a deleted session stay, so that no stale writer takes their versions."""
+
+ERASURES_FILE: Final = "TURNLOG_ERASURES_FILE"
+_ERASURES_FILE_TOPIC = "turnlog.infrastructure.erasures_file:ErasuresFile"
+
+_logger = logging.getLogger("turnlog")
+
+
+class Ending(ServiceCore):
+    """The use cases about the end of sessions."""
+
+    def extend(
+        self,
+        session_id: str,
+        until: datetime | Literal["unchanged"] | None = "unchanged",
+        *,
+        by: timedelta | None = None,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> int:
+        """Let the session expire at another time; returns the version.
+
+        `until` is that time (None: never). `by` is counted from the expiry as it is, or from now when that is
+        past; a session that never expires stays so.
+        """
+        if (until == "unchanged") == (by is None) or (by is not None and by <= timedelta(0)):
+            raise InvalidSettingError("Give either `until` or a positive `by`.")
+        around = merged_context(context)
+
+        def decide(session: Session) -> None:
+            now, expires_at = self._now(), until
+            if expires_at == "unchanged":
+                expires_at = session.state.expires_at
+                if expires_at is not None and by is not None:
+                    expires_at = max(expires_at, now) + by
+            session.extend(expires_at, now=now, context=around)
+
+        return self._write(session_id, also, decide)
+
+    def hold(
+        self,
+        session_id: str,
+        reason: str,
+        *,
+        by: str,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> int:
+        """Place a legal hold: until it is released nothing deletes or redacts the session.
+
+        Returns the version, which names the hold; several can be on at once.
+        """
+        around = merged_context(context)
+        return self._write(session_id, also, lambda s: s.hold(reason, by=by, now=self._now(), context=around))
+
+    def release(
+        self,
+        session_id: str,
+        placed_at: int | None = None,
+        *,
+        by: str,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> int:
+        """Release the legal hold of this name, without one the only hold; returns the version.
+
+        Raises `UnknownHoldError` when it is not on, or when several are and none is named.
+        """
+        around = merged_context(context)
+        return self._write(
+            session_id, also, lambda s: s.release(placed_at, by=by, now=self._now(), context=around)
+        )
+
+    def delete(
+        self,
+        session_id: str,
+        *,
+        erase: bool = True,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> Deletion:
+        """End the session: it is gone for every reader, its id is not used again, its content is erased.
+
+        The result says whether no byte of the content is left in the store; what is pending `sweep`
+        completes. With `erase=False` the content stays in the store, hidden. Raises `LegalHoldError`, and
+        `ErasureUnsupportedError` when the session is deleted but this store cannot erase.
+        """
+        key, around = self._key(session_id), merged_context(context)
+
+        def decide(session: Session) -> None:
+            session.delete(now=self._now(), keeps_content=not erase, context=around)
+
+        ended = self._writer.write(key, decide, also=also)
+        self._streams.forget(key.aggregate_id)
+        erasure, reason = self._erase([Erased(ended.id, ended.modified_on)]) if erase else self._kept()
+        if erase and erasure == "unsupported":
+            raise ErasureUnsupportedError(session_id)
+        return Deletion(session_id, ended.version, erasure, reason)
+
+    def delete_expired(self, before: datetime) -> int:
+        """Delete the sessions that expired at this time or before it; returns how many this call deleted.
+
+        For each session the check and the deletion are one step: one that is extended meanwhile survives.
+        Sessions under a legal hold stay. One that cannot be deleted is logged and does not stop the others.
+        """
+        require_aware("before", before)
+        expired = self._directory.expired(self._namespace, before, where=self._scope)
+        deleted = [erased for row in expired if (erased := self._delete_if_expired(row, before))]
+        if deleted:
+            self._erase(deleted)
+        return len(deleted)
+
+    def sweep(self, purge_after: timedelta | None = PURGE_AFTER) -> Sweep:
+        """Complete pending erasures, and remove what stands for the events of sessions deleted long ago.
+
+        Between version 0 and the tombstone of sessions that were deleted longer than `purge_after` ago the
+        rows are removed; None removes nothing. Raises `ErasureUnsupportedError`.
+        """
+        self._require_whole_store("sweep")
+        if purge_after is not None and purge_after < timedelta(0):
+            raise InvalidSettingError(f"`purge_after` cannot be negative, it is {purge_after}.")
+        if self._eraser is None:
+            raise ErasureUnsupportedError("")
+        waiting = self._eraser.pending()
+        purged = 0 if purge_after is None else self._eraser.purge(self._now() - purge_after)
+        reason = self._eraser.scrub() or self._list_erased(self._eraser.erased())
+        left = self._eraser.pending()
+        return Sweep(completed=max(0, waiting - left), pending=left, purged=purged, reason=reason)
+
+    def backup(self, file: str | Path) -> None:
+        """Copy the whole database, as it is at one moment, into a new file, while it is used.
+
+        Raises `BackupError` when the file exists or the store cannot be copied.
+        """
+        self._require_whole_store("backup")
+        recorder = self._app.recorder
+        if not isinstance(recorder, SessionRowsRecorder):
+            raise BackupError(NO_BACKUP)
+        recorder.backup(str(file))
+
+    def erasures(self, since: datetime) -> Sequence[ErasureDue]:
+        """Sessions that were deleted at this time or after it and are here again, as after a restore.
+
+        Raises `InvalidSettingError` when the environment names no TURNLOG_ERASURES_FILE.
+        """
+        self._require_whole_store("erasures")
+        require_aware("since", since)
+        listed = self._erasure_list()
+        if listed is None:
+            raise InvalidSettingError(
+                f"No list of erasures is kept: set {ERASURES_FILE} to a file outside the database."
+            )
+        found: dict[str, ErasureDue] = {}
+        for erased in listed.since(since):
+            state = self._streams.state(erased.aggregate_id)
+            opened = (
+                None if state is None or state.is_deleted else self._streams.event_at(erased.aggregate_id, 0)
+            )
+            if isinstance(opened, SessionOpened) and (opened.namespace or "") == self._namespace:
+                found[opened.session_id] = ErasureDue(opened.session_id, erased.deleted_at)
+        return tuple(found.values())
+
+    def _delete_if_expired(self, row: SessionRow, before: datetime) -> Erased | None:
+        deleted = False
+
+        def decide(session: Session) -> None:
+            nonlocal deleted
+            deleted = session.is_expired(before)
+            if deleted:
+                session.delete(now=self._now())
+
+        try:
+            ended = self._writer.write(SessionKey(row.session_id, row.aggregate_id), decide)
+        except (SessionNotFoundError, LegalHoldError):  # another sweep was first, or it has to stay
+            return None
+        except Exception as error:
+            _logger.warning("Session %s could not be swept: %s", row.aggregate_id, type(error).__name__)
+            return None
+        self._streams.forget(row.aggregate_id)
+        return Erased(ended.id, ended.modified_on) if deleted else None
+
+    def _erase(self, deleted: Iterable[Erased]) -> tuple[Erasure, str | None]:
+        """See to it that nothing is left of these deleted sessions."""
+        deleted = list(deleted)
+        listing = self._list_erased(deleted)
+        if self._eraser is None:
+            return "unsupported", UNSUPPORTED
+        try:
+            for erased in deleted:
+                self._eraser.erase(erased.aggregate_id)
+            reason = self._eraser.scrub() or listing
+        except StorageError as error:
+            reason = str(error)
+        return ("done", None) if reason is None else ("pending", reason)
+
+    def _kept(self) -> tuple[Erasure, str]:
+        if self._eraser is None:
+            return "unsupported", UNSUPPORTED
+        return "kept", "The content was to be kept."
+
+    def _list_erased(self, deleted: Iterable[Erased]) -> str | None:
+        """Remember deletions outside the database; what went wrong, None if nothing did."""
+        listed = self._erasure_list()
+        try:
+            if listed is not None:
+                listed.add(deleted)
+        except OSError as error:
+            return f"The list of erasures could not be written ({error.strerror}): check {ERASURES_FILE}."
+        return None
+
+    def _erasure_list(self) -> ErasureList | None:
+        path = self._app.env.get(ERASURES_FILE)
+        return cast("ErasureList", resolve_topic(_ERASURES_FILE_TOPIC)(path)) if path else None
+
+    def _require_whole_store(self, name: str) -> None:
+        if self._principal is not None:
+            raise InvalidSettingError(
+                f"`{name}` is about the whole store: call it on the service without a scope."
+            )

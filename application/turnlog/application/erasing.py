@@ -1,0 +1,116 @@
+"""What a store must offer so that nothing of a deleted session's content is left in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from turnlog.domain.errors import TurnlogError
+
+Erasure: TypeAlias = Literal["done", "pending", "unsupported", "kept"]
+"""What became of the content: no byte of it is left, some may be left until `sweep`, the store cannot erase,
+or it was to be kept."""
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A session that is gone for every reader. `version` is that of its tombstone.
+
+    `reason` says why its content may still be in the store, None when it is not.
+    """
+
+    session_id: str
+    version: int
+    erasure: Erasure
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep did: erasures that it completed and that still wait, and rows that it removed."""
+
+    completed: int
+    pending: int
+    purged: int
+    reason: str | None = None
+
+
+class Erased(NamedTuple):
+    """A deletion as it is remembered: by the aggregate's id, which says nothing about the session."""
+
+    aggregate_id: UUID
+    deleted_at: datetime
+
+
+@dataclass(frozen=True)
+class ErasureDue:
+    """A session that was deleted and is back, as after a restore: it must be deleted again."""
+
+    session_id: str
+    deleted_at: datetime
+
+
+class ErasureUnsupportedError(TurnlogError):
+    """The session is deleted, but this store cannot erase its content."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"{UNSUPPORTED} Session {session_id!r} is gone for every reader, its content is still stored: "
+            "erase it with the means of the database, and say `erase=False` if that is intended."
+        )
+        self.session_id = session_id
+
+
+class BackupError(TurnlogError):
+    """A backup or a restore was not made; nothing was changed."""
+
+
+UNSUPPORTED: Final = "The persistence module cannot overwrite stored events."
+NO_BACKUP: Final = "This store has no backup of its own: use the means of its database."
+
+
+class SessionEraser(ABC):
+    """Overwrites the events of deleted sessions, and sees to it that no old copy is left.
+
+    May raise `StorageError`.
+    """
+
+    @abstractmethod
+    def erase(self, aggregate_id: UUID) -> None:
+        """Overwrite the events in front of the tombstone, unless the write of the tombstone did it."""
+
+    @abstractmethod
+    def scrub(self) -> str | None:
+        """Remove the old copies of all that was overwritten so far; why some may be left, None if none is."""
+
+    @abstractmethod
+    def pending(self) -> int:
+        """How many sessions were overwritten of which old copies may be left."""
+
+    @abstractmethod
+    def purge(self, before: datetime) -> int:
+        """Remove the erased events of sessions deleted at this time or before it, but for version 0.
+
+        Returns how many were removed. (id, version) of the tombstone and of version 0 stay taken, and no
+        later event of such a session is accepted.
+        """
+
+    @abstractmethod
+    def erased(self) -> Iterable[Erased]:
+        """Every session that this store erased."""
+
+
+class ErasureList(Protocol):
+    """Where deletions are remembered outside the store, so that they outlast a restore."""
+
+    def add(self, erased: Iterable[Erased]) -> None:
+        """Remember these deletions; those that are remembered already are left out. `OSError`."""
+        ...
+
+    def since(self, at: datetime) -> list[Erased]:
+        """The deletions at this time or after it, the oldest first. `OSError`."""
+        ...

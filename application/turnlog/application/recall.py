@@ -1,0 +1,154 @@
+"""Use cases: finding again what was said, in the view or not."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any, cast
+from uuid import UUID
+
+from turnlog.application.core import Capabilities, ServiceCore
+from turnlog.application.ports import RecallIndex, SessionRow, SessionRowsRecorder
+from turnlog.domain.entries import entry_of
+from turnlog.domain.events import MessageAppended
+from turnlog.domain.json_text import check_json, from_json_text
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.query import EventQuery, said_at
+from turnlog.domain.state import covers, near_ranges
+
+_NEAR = 4
+"""Versions between two candidates that are cheaper to read along than to skip by another query."""
+
+_LISTED = 500
+"""Sessions that are listed at once."""
+
+
+@dataclass(frozen=True)
+class RecallCapabilities(Capabilities):
+    """What holds on the store beneath; `recall` is `index`, or `log`: every search reads the logs."""
+
+    recall: str
+
+
+class Recall(ServiceCore):
+    """The use cases that search the whole log of sessions, covered and synthetic messages included.
+
+    A search that starts after an append returned finds what was appended. On a store with an index the
+    index narrows what is read; every result is checked against the stored text, with or without it.
+    """
+
+    @property
+    def capabilities(self) -> RecallCapabilities:
+        """What holds on the store beneath."""
+        return RecallCapabilities(
+            **vars(super().capabilities), recall="index" if self._recall_index else "log"
+        )
+
+    def search_events(self, session_id: str, query: EventQuery) -> tuple[SessionEvent, ...]:
+        """The messages of the session that meet the query, in log order; empty when there is no session.
+
+        `archived` marks those that are no longer in the view.
+        """
+        aggregate_id = self._key(session_id).aggregate_id
+        state = self._streams.state(aggregate_id)
+        if state is None or state.is_deleted:
+            return ()
+        versions = self._recall_candidates((aggregate_id,), query)
+        found = self._recalled(aggregate_id, session_id, query, versions)
+        return self._with_archived(islice(found, *query.limits))
+
+    def search_all(
+        self, query: EventQuery, *, where: Mapping[str, Any] | None = None
+    ) -> tuple[SessionEvent, ...]:
+        """The messages of all sessions whose metadata hold the values of `where`, that meet the query.
+
+        They are ordered by the time they were said, then by session id and version. For the sessions of one
+        principal: `where={SessionAttributes.PRINCIPAL_NAME: "ada"}`.
+        """
+        wanted = dict(where or {})
+        check_json(wanted, "where")
+        sessions = list(self._searched_sessions(wanted))
+        versions = self._recall_candidates([row.aggregate_id for row in sessions], query)
+        found = (
+            event
+            for row in sessions
+            for event in self._recalled(row.aggregate_id, row.session_id, query, versions)
+        )
+        first, end = query.limits
+        ordered = sorted(found, key=_order) if end is None else heapq.nsmallest(end, found, key=_order)
+        return self._with_archived(ordered[first:])
+
+    @property
+    def _recall_index(self) -> RecallIndex | None:
+        recorder = self._app.recorder
+        return recorder.recall if isinstance(recorder, SessionRowsRecorder) else None
+
+    def _recall_candidates(
+        self, aggregate_ids: Sequence[UUID], query: EventQuery
+    ) -> Mapping[UUID, Sequence[int]] | None:
+        return None if self._recall_index is None else self._recall_index.candidates(aggregate_ids, query)
+
+    def _recalled(
+        self,
+        aggregate_id: UUID,
+        session_id: str,
+        query: EventQuery,
+        candidates: Mapping[UUID, Sequence[int]] | None,
+    ) -> Iterator[SessionEvent]:
+        """The events that match, in order, among the candidates or in the whole log."""
+        ranges: Iterable[tuple[int, int | None]] = [(0, None)]
+        wanted: frozenset[int] | None = None
+        if candidates is not None:
+            wanted = frozenset(candidates.get(aggregate_id, ()))
+            ranges = near_ranges([(version, version) for version in wanted], _NEAR)
+        for first, last in ranges:
+            for event in self._streams.log(aggregate_id, after=first - 1, upto=last):
+                if not isinstance(event, MessageAppended):
+                    continue
+                if wanted is not None and event.originator_version not in wanted:
+                    continue
+                if query.matches_text(message_text(event)):
+                    entry = entry_of(event, session_id)
+                    if entry is not None and query.matches(entry):
+                        yield entry
+
+    def _searched_sessions(self, where: Mapping[str, Any]) -> Iterator[SessionRow]:
+        """The sessions of the scope whose metadata hold these values."""
+        if any(where.get(name, value) != value for name, value in self._scope.items()):
+            return
+        criteria = {**where, **self._scope}
+        before: int | None = None
+        while True:
+            page = self._directory.newest(self._namespace, limit=_LISTED, before=before, where=criteria)
+            yield from page
+            if len(page) < _LISTED:
+                return
+            before = page[-1].position
+
+    def _with_archived(self, events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
+        """The events, those outside the view marked; what was deleted meanwhile is left out."""
+        results = tuple(events)
+        states = {name: self._streams.state(self._key(name).aggregate_id) for name in _sessions(results)}
+        return tuple(
+            event if covers(state.view, event.version) else replace(event, archived=True)
+            for event in results
+            if (state := states[event.session_id]) is not None and not state.is_deleted
+        )
+
+
+def message_text(event: MessageAppended) -> str | None:
+    """The text of the message as `Message.text` gives it, read without making the message."""
+    content = cast("Mapping[str, Any]", from_json_text(event.content or "{}"))
+    texts = [part["content"] for part in content.get("parts", ()) if part["type"] == "text"]
+    return "\n".join(texts) if texts else None
+
+
+def _sessions(events: Iterable[SessionEvent]) -> set[str]:
+    return {event.session_id for event in events}
+
+
+def _order(event: SessionEvent) -> tuple[datetime, str, int]:
+    return said_at(event), event.session_id, event.version

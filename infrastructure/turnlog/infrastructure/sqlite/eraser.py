@@ -1,0 +1,190 @@
+"""Erasing deleted sessions from SQLite: stubs over their events, and no old copy in the file or its log.
+
+Rows are overwritten in place with something shorter, which moves no other row. Removing rows does: SQLite
+merges pages then and leaves copies of the neighbours in their unused parts, which no later overwriting
+reaches. So what is purged is purged by writing the whole table anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from eventsourcing.persistence import IntegrityError, Mapper
+from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQLiteDatastore
+
+from turnlog.application.erasing import Erased, SessionEraser
+from turnlog.application.storage import storage_errors
+from turnlog.domain.events import EventErased, SessionDeleted
+
+CREATE = (
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_erasures (
+        position INTEGER PRIMARY KEY,
+        originator_id TEXT NOT NULL UNIQUE,
+        deleted_at INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        pending INTEGER NOT NULL DEFAULT 1,
+        purged INTEGER NOT NULL DEFAULT 0
+    )
+    """,
+)
+
+_READER: Final = (
+    "Another connection still reads an older state of the database, so copies may be left in its "
+    "write-ahead log: close long readers and run a sweep."
+)
+
+_PURGED: Final = """
+    topic = ? AND originator_version > 0
+        AND originator_id IN (SELECT originator_id FROM turnlog_erasures WHERE purged = 1)
+"""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def overwrite(
+    cursor: SQLiteCursor, events_table: str, mapper: Mapper[Any], tombstone: SessionDeleted
+) -> None:
+    """Put a stub over every event in front of the tombstone, in the transaction that writes it."""
+    stubs = (
+        mapper.to_stored_event(
+            EventErased(
+                originator_id=tombstone.originator_id,
+                originator_version=version,
+                timestamp=tombstone.timestamp,
+            )
+        )
+        for version in range(tombstone.originator_version)
+    )
+    stored_id = stored_form(tombstone.originator_id)
+    cursor.executemany(
+        f"UPDATE {events_table} SET topic = ?, state = ? "  # noqa: S608 - the recorder's table
+        "WHERE originator_id = ? AND originator_version = ?",
+        ((stub.topic, stub.state, stored_id, stub.originator_version) for stub in stubs),
+    )
+    cursor.execute(
+        "INSERT INTO turnlog_erasures (originator_id, deleted_at, version) VALUES (?, ?, ?)",
+        (stored_id, (tombstone.timestamp - _EPOCH) // _MICROSECOND, tombstone.originator_version),
+    )
+
+
+def refuse_purged(cursor: SQLiteCursor, originator_id: object) -> None:
+    """Refuse an event of a session whose versions in front of the tombstone are free again."""
+    cursor.execute(
+        "SELECT 1 FROM turnlog_erasures WHERE originator_id = ? AND purged = 1", (stored_form(originator_id),)
+    )
+    if cursor.fetchone() is not None:
+        raise IntegrityError("The session was deleted.")
+
+
+def stored_form(originator_id: object) -> str:
+    """The id as the framework's tables hold it."""
+    return originator_id.hex if isinstance(originator_id, UUID) else str(originator_id)
+
+
+class SqliteEraser(SessionEraser):
+    """The eraser of one SQLite file. Its recorder writes the stubs in the transaction of the tombstone."""
+
+    def __init__(self, datastore: SQLiteDatastore, events_table: str) -> None:
+        self._datastore = datastore
+        self._events = events_table
+
+    def erase(self, aggregate_id: UUID) -> None:
+        """Nothing is left to do: the recorder did it."""
+
+    def scrub(self) -> str | None:
+        """Empty the write-ahead log into the file; tried again while others read, within the busy timeout."""
+        with storage_errors():
+            newest = self._newest_pending()
+            if newest is None:
+                return None
+            patience = self._datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
+            deadline = time.monotonic() + patience
+            while not self._empty_log():
+                if time.monotonic() >= deadline:
+                    return _READER
+                time.sleep(0.02)
+            with self._datastore.transaction(commit=True) as cursor:
+                cursor.execute(
+                    "UPDATE turnlog_erasures SET pending = 0 WHERE pending = 1 AND position <= ?", (newest,)
+                )
+        return None
+
+    def pending(self) -> int:
+        """How many sessions were overwritten and not scrubbed."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            cursor.execute("SELECT count(*) FROM turnlog_erasures WHERE pending = 1")
+            return int(cursor.fetchone()[0])
+
+    def purge(self, before: datetime) -> int:
+        """Remove the stubs, by writing the table of events anew; its cost is that of the whole table."""
+        at = (before - _EPOCH) // _MICROSECOND
+        with storage_errors(), self._datastore.transaction(commit=True) as cursor:
+            cursor.execute(
+                "UPDATE turnlog_erasures SET purged = 1 WHERE purged = 0 AND deleted_at <= ?", (at,)
+            )
+            cursor.execute(
+                f"SELECT count(*) FROM {self._events} WHERE {_PURGED}",  # noqa: S608 - the recorder's table
+                (EventErased.TOPIC,),
+            )
+            purged = int(cursor.fetchone()[0])
+            if purged:
+                self._write_anew(cursor)
+        return purged
+
+    def _write_anew(self, cursor: SQLiteCursor) -> None:
+        """Write all rows but the purged ones in their order into the emptied table, each under its row id."""
+        cursor.execute(f"PRAGMA table_info({self._events})")
+        columns = ", ".join(f'"{row["name"]}"' for row in cursor.fetchall())
+        kept = "turnlog_kept_events"
+        cursor.execute(f"CREATE TABLE {kept} (notification INTEGER PRIMARY KEY, {columns})")
+        cursor.execute(
+            f"INSERT INTO {kept} SELECT rowid, {columns} FROM {self._events} "  # noqa: S608 - the recorder's table
+            f"WHERE NOT ({_PURGED}) ORDER BY rowid",
+            (EventErased.TOPIC,),
+        )
+        cursor.execute(f"DELETE FROM {self._events}")  # noqa: S608 - the recorder's table
+        cursor.execute(
+            f"INSERT INTO {self._events} (rowid, {columns}) "  # noqa: S608 - the recorder's table
+            f"SELECT notification, {columns} FROM {kept} ORDER BY notification"
+        )
+        cursor.execute(f"DROP TABLE {kept}")
+
+    def erased(self) -> Iterable[Erased]:
+        """Every session that was erased from this file."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            cursor.execute("SELECT originator_id, deleted_at FROM turnlog_erasures ORDER BY position")
+            return [
+                Erased(UUID(row[0]), _EPOCH + timedelta(microseconds=row[1])) for row in cursor.fetchall()
+            ]
+
+    def _newest_pending(self) -> int | None:
+        with self._datastore.transaction(commit=False) as cursor:
+            cursor.execute("SELECT max(position) FROM turnlog_erasures WHERE pending = 1")
+            position = cursor.fetchone()[0]
+        return None if position is None else int(position)
+
+    def _empty_log(self) -> bool:
+        """Write the log back and truncate it; False while a reader or a writer elsewhere is in the way.
+
+        Each try waits for a moment only: while one waits no other process can write.
+        """
+        with self._datastore.get_connection(commit=True) as connection:
+            cursor = connection.cursor()
+            with cursor:
+                cursor.execute("PRAGMA busy_timeout")
+                patience = cursor.fetchone()[0]
+                cursor.execute("PRAGMA busy_timeout = 50")
+                try:
+                    cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    return bool(cursor.fetchone()[0] == 0)
+                except sqlite3.OperationalError:  # locked by another checkpoint
+                    return False
+                finally:
+                    cursor.execute(f"PRAGMA busy_timeout = {int(patience)}")

@@ -1,0 +1,192 @@
+"""After a delete no byte of the content is in the SQLite file, its write-ahead log or the index."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.conformance_stores import NoTokens
+
+from turnlog.application.service import SessionService
+from turnlog.domain.compaction import SummaryRequest
+from turnlog.domain.log import EventType, NewEvent
+from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
+
+SEEDS = range(10)
+SESSIONS = 50
+WORD = 12
+"""Letters of a word: long enough that none occurs by chance."""
+
+SIZES = (1, 4, 30, 120, 400)
+"""Words of a text: a row, a page, several pages."""
+
+READER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+print("ready", flush=True)
+for command in sys.stdin:
+    if command.strip() == "hold":
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM stored_events").fetchone()
+    elif command.strip() == "leave":
+        connection.execute("ROLLBACK")
+    else:
+        connection.execute("SELECT count(*) FROM stored_events").fetchone()
+    print("done", flush=True)
+"""
+
+
+@dataclass
+class Told:
+    """What one session was told: words that occur nowhere else."""
+
+    id: str
+    dice: random.Random
+    words: set[str] = field(default_factory=set[str])
+
+    def word(self) -> str:
+        word = "".join(self.dice.choices(string.ascii_letters, k=WORD))
+        self.words.add(word)
+        return word
+
+    def text(self) -> str:
+        return " ".join(self.word() for _ in range(self.dice.choice(SIZES)))
+
+    def left_in(self, path: Path) -> set[str]:
+        """The words that are found in the files of the database."""
+        files = (path.with_name(path.name + end) for end in ("", "-wal", "-journal"))
+        found = b"\n".join(file.read_bytes() for file in files if file.exists())
+        runs = (match.group().decode() for match in re.finditer(rb"[A-Za-z]{%d,}" % WORD, found))
+        return self.words & {run[at : at + WORD] for run in runs for at in range(len(run) - WORD + 1)}
+
+
+class Reader:
+    """Another process that reads the database."""
+
+    def __init__(self, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", READER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._answer()
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline()
+
+
+@contextmanager
+def reading(path: Path) -> Generator[Reader]:
+    with closing(Reader(path)) as reader:
+        yield reader
+
+
+def service(path: Path, **env: str) -> SessionService:
+    return SessionService(
+        env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path), **env},
+        token_estimator=NoTokens(),
+    )
+
+
+def something_said(told: Told) -> NewEvent:
+    match told.dice.randrange(4):
+        case 0:
+            return NewEvent(message=Message.user(told.text()))
+        case 1:
+            call = ToolCallPart(id=told.word(), name="find", arguments=json.dumps({"query": told.text()}))
+            return NewEvent(message=Message.assistant([call], metadata={"note": told.word()}))
+        case 2:
+            return NewEvent(type=EventType.of("ACME.AUDIT"), payload={"text": told.text()})
+        case _:
+            return NewEvent(message=Message.assistant(told.text()), id=f"given-{told.dice.random()}")
+
+
+@dataclass
+class Recap:
+    """A summarizer that makes up words."""
+
+    told: Told
+
+    def summarize(self, request: SummaryRequest) -> Sequence[Message]:
+        return [Message.user(self.told.text()), Message.assistant(self.told.text())]
+
+
+def live(sessions: SessionService, told: Told) -> None:
+    """Something happens to the session."""
+    match told.dice.randrange(12):
+        case 0 | 1:
+            metadata = {"title": told.text(), told.word(): told.dice.random()}
+            sessions.update_metadata(told.id, metadata, context={"actor": told.word()})
+        case 2:
+            placed_at = sessions.hold(told.id, told.text(), by=told.word())
+            sessions.release(told.id, placed_at, by=told.word())
+        case 3:
+            sessions.compact(
+                told.id, None, WindowCompactionStrategy(CompactionWindow.last_turns(1), Recap(told))
+            )
+        case _:
+            sessions.append_events(told.id, [something_said(told) for _ in range(told.dice.randrange(1, 6))])
+
+
+def interleaved(services: Sequence[SessionService], seed: int) -> list[Told]:
+    """Fifty sessions that were told things in turns, by several services."""
+    dice = random.Random(seed)
+    tolds = [Told(f"session-{number}", random.Random(dice.random())) for number in range(SESSIONS)]
+    for told in tolds:
+        services[0].create(told.id, metadata={"title": told.text()} if dice.random() < 0.7 else None)
+    for _ in range(SESSIONS * 4):
+        live(dice.choice(services), dice.choice(tolds))
+    return tolds
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_word_of_a_deleted_session_is_left(path: Path, seed: int) -> None:
+    with service(path) as one, service(path) as two, reading(path) as reader:
+        tolds = interleaved([one, two], seed)
+        reader.tell("read")
+        random.Random(seed).shuffle(tolds)
+        left: dict[str, set[str]] = {}
+        for told in tolds[:15]:
+            assert one.delete(told.id).erasure == "done"
+            left[told.id] = told.left_in(path)
+        assert left == {told.id: set() for told in tolds[:15]}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_word_is_left_when_others_were_purged_before(path: Path, seed: int) -> None:
+    with service(path) as sessions:
+        tolds = interleaved([sessions], seed)
+        random.Random(seed).shuffle(tolds)
+        for told in tolds[:20]:
+            sessions.delete(told.id)
+        assert sessions.sweep(purge_after=timedelta(0)).purged > 20
+        for told in tolds[20:40]:
+            sessions.delete(told.id)
+        assert [told.left_in(path) for told in tolds[:40]] == [set()] * 40
