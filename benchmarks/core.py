@@ -52,9 +52,9 @@ class Row:
     limit: float | None
 
     def __str__(self) -> str:
-        limit = "" if self.limit is None else f"{self.limit:g}"
+        limit = "" if self.limit is None else f"{self.limit:.4g}"
         verdict = "" if self.limit is None else ("ok" if self.ratio <= self.limit else "OVER")
-        return f"| {self.what:<43} | {self.figure:>17} | {self.ratio:>5.2f} | {limit:>5} | {verdict:<4} |"
+        return f"| {self.what:<44} | {self.figure:>17} | {self.ratio:>5.2f} | {limit:>5} | {verdict:<4} |"
 
 
 def text_of(size: int, script: str = "English") -> str:
@@ -186,7 +186,8 @@ def software_append(folder: Path, rounds: int) -> Iterator[Row]:
         app.save(counter)
 
     ours, trivial = in_turns([lambda: sessions.append_message("software", MESSAGE), save], rounds)
-    yield Row("append : the framework's trivial save, tmpfs", microseconds(ours), ours / trivial, 2.5)
+    limit = 2.5 + 200e-6 / trivial  # 200 µs are for what recall adds
+    yield Row("append : the framework's trivial save, tmpfs", microseconds(ours), ours / trivial, limit)
 
 
 def bytes_stored(folder: Path, count: int) -> Iterator[Row]:
@@ -222,6 +223,14 @@ def peak_memory(folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
         )
 
 
+def peak_of_this_process() -> int:
+    """The most memory that this process has held, in KiB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what `getrusage` says includes the process that started this one
+        return int(next(line for line in status.read_text().splitlines() if "VmHWM" in line).split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def microseconds(seconds: float) -> str:
     """The time in microseconds."""
     return f"{seconds * 1e6:,.0f} µs"
@@ -242,14 +251,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.read_one_view:
         service(Path(options.read_one_view[0])).view(options.read_one_view[1])
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(peak_of_this_process())
         return
     sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 100_000)
     rounds = 100 if options.quick else 300
     memory = Path("/dev/shm")  # noqa: S108 - tmpfs, where no sync hides the software
     tmpfs = memory if os.access(memory, os.W_OK) else None
-    print(f"| {'what':<43} | {'median':>17} | ratio | limit |      |")
-    print(f"|{'-' * 45}|{'-' * 19}|{'-' * 7}|{'-' * 7}|{'-' * 6}|")
+    print(f"| {'what':<44} | {'median':>17} | ratio | limit |      |")
+    print(f"|{'-' * 46}|{'-' * 19}|{'-' * 7}|{'-' * 7}|{'-' * 6}|")
     with folder_in(tmpfs) as fast, folder_in(Path.cwd()) as disk:
         rows = itertools.chain(
             cost_law(fast, sizes, rounds),

@@ -90,8 +90,9 @@ def searches(folder: Path, size: int, rounds: int) -> Iterator[Row]:
     """A search in one session, alone in its store and beside ten times as many messages of others."""
     texts = Texts()
     stores = [service(folder / "alone.db"), service(folder / "shared.db")]
+    before = [Filler(stores[1], f"before-{number}", texts, size // 100) for number in range(50)]
     fillers = [Filler(store, "searched", texts, size // 10) for store in stores]
-    others = [Filler(stores[1], f"other-{number}", texts, size // 100) for number in range(100)]
+    others = before + [Filler(stores[1], f"behind-{number}", texts, size // 100) for number in range(50)]
     for step in range(size // 100):
         for filler in fillers:
             filler.append(100)

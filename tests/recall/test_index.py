@@ -142,15 +142,14 @@ def test_an_index_of_another_rule_is_built_anew(indexed: SessionService) -> None
     assert (before, len(indexed.search_events("a", KESTREL)), rule) == (300, 300, [(1,)])
 
 
-def test_row_ids_that_a_vacuum_gave_anew_hide_no_message(indexed: SessionService) -> None:
+def test_row_ids_that_were_given_anew_hide_no_message(indexed: SessionService) -> None:
     for name in ("gone", "a"):
         indexed.create(name)
         indexed.append_events(name, [user("noted")] * 300)
     for _ in range(MAX_LAG // 2):
         indexed.append_message("a", Message.user("kestrel"))
     change(indexed, "DELETE FROM stored_events WHERE rowid BETWEEN 100 AND 129")
-    with closing(sqlite3.connect(file_of(indexed))) as connection:
-        connection.execute("VACUUM")
+    change(indexed, "UPDATE stored_events SET rowid = rowid - 30 WHERE rowid > 129")
     before = len(indexed.search_events("a", KESTREL))
     indexed.append_events("a", [user("kestrel")] * 300)
     assert (before, len(indexed.search_events("a", KESTREL))) == (MAX_LAG // 2, MAX_LAG // 2 + 300)

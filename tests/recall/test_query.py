@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,6 +74,11 @@ def test_one_text_is_one_keyword() -> None:
 
 def test_a_page_beyond_all_numbers_is_only_a_page_beyond_the_end() -> None:
     assert EventQuery(page=10**30, page_size=10**30).limits[0] > 10**9
+
+
+def test_the_next_page_of_a_query_is_the_same_query() -> None:
+    query = EventQuery(keywords=["Oak"], match="all", page_size=5)
+    assert replace(query, page=1) == EventQuery(keywords=["Oak"], match="all", page=1, page_size=5)
 
 
 def test_queries_of_the_same_criteria_are_equal() -> None:

@@ -55,6 +55,11 @@ def test_a_scope_finds_its_own_sessions_only(two_owners: SessionService) -> None
     assert [event.session_id for event in scoped.search_all(OAK)] == ["ada-1", "ada-2"]
 
 
+def test_messages_of_others_take_no_place_on_a_page_of_a_scope(two_owners: SessionService) -> None:
+    page = two_owners.scoped_to("bob").search_all(EventQuery(keywords="oak", page_size=1))
+    assert [event.session_id for event in page] == ["bob-1"]
+
+
 def test_a_scope_finds_nothing_under_the_name_of_somebody_else(two_owners: SessionService) -> None:
     assert two_owners.scoped_to("ada").search_all(OAK, where=of("bob")) == ()
 

@@ -4,9 +4,19 @@ from turnlog.application.appending import Appendable
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.context import event_context
 from turnlog.application.core import Capabilities
+from turnlog.application.erasing import (
+    BackupError,
+    Deletion,
+    ErasureDue,
+    ErasureUnsupportedError,
+    SessionEraser,
+    Sweep,
+)
 from turnlog.application.lifecycle import SessionDetails
 from turnlog.application.ports import SessionRow
 from turnlog.application.reading import SessionUsage
+from turnlog.application.recall import RecallCapabilities
+from turnlog.application.recall_tools import ConversationSearch, CrossSessionSearch, RecallResult
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import AnchorSnapshots, Sessions
 
@@ -14,11 +24,21 @@ __all__ = [
     "AnchorSnapshots",
     "Appendable",
     "AsyncSessionService",
+    "BackupError",
     "Capabilities",
+    "ConversationSearch",
+    "CrossSessionSearch",
+    "Deletion",
+    "ErasureDue",
+    "ErasureUnsupportedError",
+    "RecallCapabilities",
+    "RecallResult",
     "SessionDetails",
+    "SessionEraser",
     "SessionRow",
     "SessionService",
     "SessionUsage",
     "Sessions",
+    "Sweep",
     "event_context",
 ]

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from copy import copy
 from datetime import datetime
 from functools import wraps
+from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from eventsourcing.application import Application
 
-from turnlog.application.core import Capabilities
+from turnlog.application.recall import RecallCapabilities
 from turnlog.application.service import SessionService
 from turnlog.domain.estimation import TokenEstimator
+from turnlog.domain.log import SessionEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_PAGE = 500
 
 
 def _in_thread(
@@ -66,7 +70,7 @@ class AsyncSessionService:
         return self.sync.app
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> RecallCapabilities:
         """What holds on the store beneath."""
         return self.sync.capabilities
 
@@ -80,6 +84,13 @@ class AsyncSessionService:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def iter_events(self, session_id: str) -> AsyncIterator[SessionEvent]:
+        """The whole log, read page by page, as `SessionService.iter_events`."""
+        events = self.sync.iter_events(session_id)
+        while page := await asyncio.to_thread(lambda: list(islice(events, _PAGE))):
+            for event in page:
+                yield event
 
     close = _in_thread(SessionService.close)
     create = _in_thread(SessionService.create)
@@ -111,3 +122,4 @@ class AsyncSessionService:
     view = _in_thread(SessionService.view)
     usage = _in_thread(SessionService.usage)
     compact = _in_thread(SessionService.compact)
+    apply_plan = _in_thread(SessionService.apply_plan)

@@ -16,6 +16,7 @@ from turnlog.domain.compaction import (
     CompactionTrigger,
 )
 from turnlog.domain.errors import (
+    ForeignEventError,
     InvalidPlanError,
     TurnlogError,
     VersionConflictError,
@@ -78,13 +79,17 @@ class Compacting(ServiceCore):
 
         The group that it inserts stands in front of its anchor. A plan that changes nothing writes nothing.
         Raises `VersionConflictError`, `UnknownPlanEventError` for an id that is not in the view,
-        `DuplicateEventError` for a new id that the session holds, and `InvalidPlanError` for more than one
-        group, which one boundary cannot say; nothing is written then.
+        `DuplicateEventError` for a new id that the session holds, `ForeignEventError` for an event of another
+        session, and `InvalidPlanError` for more than one group, which one boundary cannot say; nothing is
+        written then.
         """
         key = self._key(session_id)
         if len(plan.inserts) > 1:
             raise InvalidPlanError("A plan with more than one group of inserts cannot become one boundary.")
         group = plan.inserts[0] if plan.inserts else None
+        for event in group.events if group else ():
+            if event.session_id not in ("", session_id):
+                raise ForeignEventError(event.id, session_id)
         new = [replace(NewEvent.of(event), synthetic=True) for event in group.events] if group else []
         result = CompactionResult(
             CompactionReason.NOTHING_TO_COVER, version=self._writer.current(key).version

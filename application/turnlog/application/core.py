@@ -176,9 +176,9 @@ class ServiceCore:
         return self._writer.ledger.version_of(key.aggregate_id, event_id)
 
     def _refuse_taken(self, key: SessionKey, event_ids: Sequence[str]) -> None:
-        """`DuplicateEventError` for an id that the session holds already."""
-        for event_id in event_ids:
-            if self._locate(key, event_id) is not None:
+        """`DuplicateEventError` for an id that the session holds already, or that comes twice."""
+        for place, event_id in enumerate(event_ids):
+            if event_id in event_ids[:place] or self._locate(key, event_id) is not None:
                 raise DuplicateEventError(event_id)
 
     def _key(self, session_id: str) -> SessionKey:

@@ -158,7 +158,7 @@ class Ending(ServiceCore):
         if purge_after is not None and purge_after < timedelta(0):
             raise InvalidSettingError(f"`purge_after` cannot be negative, it is {purge_after}.")
         if self._eraser is None:
-            raise ErasureUnsupportedError("")
+            raise ErasureUnsupportedError
         waiting = self._eraser.pending()
         purged = 0 if purge_after is None else self._eraser.purge(self._now() - purge_after)
         reason = self._eraser.scrub() or self._list_erased(self._eraser.erased())

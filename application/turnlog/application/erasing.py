@@ -55,12 +55,13 @@ class ErasureDue:
 
 
 class ErasureUnsupportedError(TurnlogError):
-    """The session is deleted, but this store cannot erase its content."""
+    """This store cannot erase content. A session that is named is deleted all the same."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str | None = None) -> None:
+        deleted = "" if session_id is None else f" Session {session_id!r} is gone for every reader."
         super().__init__(
-            f"{UNSUPPORTED} Session {session_id!r} is gone for every reader, its content is still stored: "
-            "erase it with the means of the database, and say `erase=False` if that is intended."
+            f"{UNSUPPORTED}{deleted} Content that is still stored has to be erased with the means of the "
+            "database; `delete` takes `erase=False` where that is intended."
         )
         self.session_id = session_id
 

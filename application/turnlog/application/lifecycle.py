@@ -13,6 +13,7 @@ from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
 from turnlog.application.writing import Also
+from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.json_text import check_json, from_json_text
@@ -51,6 +52,8 @@ class Lifecycle(ServiceCore):
         """
         if not principal.strip():
             raise InvalidSettingError("A scope needs a principal that is not blank.")
+        if self._principal not in (None, principal):
+            raise InvalidSettingError("A scope is not left: scope the service itself to another principal.")
         scoped = copy(self)
         scoped._owns_app = False
         scoped._principal = principal
@@ -120,7 +123,7 @@ class Lifecycle(ServiceCore):
 
     def list_sessions(self, *, limit: int = 50, before: int | None = None) -> Sequence[SessionRow]:
         """Sessions by their creation, newest first; `before` is the position of the last one seen so far."""
-        return self._directory.newest(self._namespace, limit=limit, before=before, where=self._scope)
+        return self.find_by_metadata({}, limit=limit, before=before)
 
     def find_by_metadata(
         self, where: Mapping[str, Any], *, limit: int = 50, before: int | None = None
@@ -130,12 +133,16 @@ class Lifecycle(ServiceCore):
         Values are compared as JSON, exactly: `{SessionAttributes.PRINCIPAL_NAME: "ada"}`.
         """
         check_json(dict(where), "where")
+        require_positive("limit", limit)
+        if any(where.get(name, value) != value for name, value in self._scope.items()):
+            return ()
         return self._directory.newest(
             self._namespace, limit=limit, before=before, where={**where, **self._scope}
         )
 
     def sessions_with_prefix(self, prefix: str, *, limit: int = 10) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix, in the order of their ids."""
+        require_positive("limit", limit)
         return self._directory.with_prefix(self._namespace, prefix, limit=limit, where=self._scope)
 
     def update_metadata(

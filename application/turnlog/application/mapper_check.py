@@ -32,7 +32,14 @@ _TEXT = '{"_type_":"x","_data_":"NUL \\u0000, ≠, 漢字, 🙂"}'
 def samples() -> list[Any]:
     """One event of each stored class with every field set: microseconds, NUL, text in many scripts."""
     base: dict[str, Any] = {"originator_id": _ID, "originator_version": 3, "timestamp": _TIME}
-    link: dict[str, Any] = {**base, "chain": "0" * 64, "state": "1-3;0;;;", "anchor": 2, "context": _TEXT, "nonce": "0"}
+    link: dict[str, Any] = {
+        **base,
+        "chain": "0" * 64,
+        "state": "1-3;0;;;",
+        "anchor": 2,
+        "context": _TEXT,
+        "nonce": "0",
+    }
     content: dict[str, Any] = {**link, "content": _TEXT, "salt": "f" * 32, "commitment": "e" * 64}
     ids = ["漢", "1-x", "🙂"]
     return [

@@ -21,6 +21,7 @@ from turnlog.domain.errors import (
     InvalidMessageError,
     InvalidPartError,
     InvalidSettingError,
+    LegalHoldError,
     NaiveTimeError,
     NotJsonError,
     SessionIdUnavailableError,
@@ -29,6 +30,7 @@ from turnlog.domain.errors import (
     StorageLockedError,
     TurnlogError,
     UnknownEventError,
+    UnknownHoldError,
     UnknownVersionError,
     UnsuitableMapperError,
     VersionConflictError,
@@ -52,6 +54,7 @@ from turnlog.domain.messages import (
     ToolCallResponsePart,
     UriPart,
 )
+from turnlog.domain.query import EventQuery, InvalidArgumentError
 from turnlog.domain.rendering import event_text
 from turnlog.domain.session import Session
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
@@ -73,9 +76,11 @@ __all__ = [
     "CompactionWindow",
     "CompositeCompactionTrigger",
     "EventFilter",
+    "EventQuery",
     "EventType",
     "FilePart",
     "GenericPart",
+    "InvalidArgumentError",
     "InvalidBoundaryError",
     "InvalidEventError",
     "InvalidFilterError",
@@ -83,6 +88,7 @@ __all__ = [
     "InvalidMessageError",
     "InvalidPartError",
     "InvalidSettingError",
+    "LegalHoldError",
     "Message",
     "MessageFilter",
     "NaiveTimeError",
@@ -110,6 +116,7 @@ __all__ = [
     "TurnCountTrigger",
     "TurnlogError",
     "UnknownEventError",
+    "UnknownHoldError",
     "UnknownVersionError",
     "UnsuitableMapperError",
     "UriPart",

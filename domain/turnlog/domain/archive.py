@@ -29,7 +29,7 @@ from turnlog.domain.summarizing import (
     PromptSummarizer,
     TextModel,
 )
-from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts
+from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts, with_late_results
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class SlidingWindowCompactionStrategy:
     def compact(self, request: CompactionRequest) -> CompactionResult:
         """One pass over the active events."""
         active = _Active.of(request.events)
-        return _archived(request, active, _cut(request, active.real, _newest(active.real, self.max_events)))
+        cut = _cut(request, active.real, _newest(active.real, self.max_events))
+        return _archived(request, active, active.real[:cut])
 
     def __str__(self) -> str:
         return f"sliding window of {self.max_events} events"
@@ -84,11 +85,13 @@ class TurnWindowCompactionStrategy:
     def compact(self, request: CompactionRequest) -> CompactionResult:
         """One pass over the active events."""
         active = _Active.of(request.events)
-        starts = turn_starts(active.real)
+        first = min(turn_starts(active.real), default=len(active.real))
+        _, turns = with_late_results(active.real[:first], active.real[first:])
+        starts = turn_starts(turns)
         if len(starts) <= self.max_turns:
-            return _archived(request, active, 0)
-        cut = turn_safe(active.real, starts[-self.max_turns], request.awaited_ids)
-        return _archived(request, active, cut, keep_before=starts[0])
+            return _archived(request, active, ())
+        cut = turn_safe(turns, starts[-self.max_turns], request.awaited_ids)
+        return _archived(request, active, turns[:cut])
 
     def __str__(self) -> str:
         return f"turn window of {self.max_turns} turns"
@@ -111,7 +114,7 @@ class TokenCountCompactionStrategy:
         while raw > 0 and left >= (cost := request.tokens(active.real[raw - 1])):
             left -= cost
             raw -= 1
-        return _archived(request, active, _cut(request, active.real, raw))
+        return _archived(request, active, active.real[: _cut(request, active.real, raw)])
 
     def __str__(self) -> str:
         return f"token count of {self.max_tokens} tokens"
@@ -156,7 +159,7 @@ class RecursiveSummarizationCompactionStrategy:
         active = _Active.of(request.events)
         cut = _cut(request, active.real, _newest(active.real, self.max_events_to_keep))
         if cut == 0:
-            return _archived(request, active, 0)
+            return _archived(request, active, ())
         summary = self._summarizer.summarize(
             SummaryRequest(
                 active.summaries,
@@ -168,8 +171,8 @@ class RecursiveSummarizationCompactionStrategy:
             )
         )
         if not summary.messages:
-            return _archived(request, active, 0, declined=summary.declined)
-        return _archived(request, active, cut, summary=summary)
+            return _archived(request, active, (), declined=summary.declined)
+        return _archived(request, active, active.real[:cut], summary=summary)
 
     def __str__(self) -> str:
         return f"recursive summarization keeping {self.max_events_to_keep} events"
@@ -188,14 +191,13 @@ def _cut(request: CompactionRequest, real: Sequence[SessionEvent], raw_cut: int 
 def _archived(
     request: CompactionRequest,
     active: _Active,
-    cut: int,
+    leaving: Sequence[SessionEvent],
     *,
-    keep_before: int = 0,
     summary: Summary | None = None,
     declined: CompactionReason = CompactionReason.NOTHING_TO_COVER,
 ) -> CompactionResult:
-    """The result of archiving the real events from `keep_before` to `cut`, and what no pass keeps."""
-    leaves = {event.id for event in active.real[keep_before:cut]} | active.superseded
+    """The result of archiving these real events, and what no pass keeps."""
+    leaves = {event.id for event in leaving} | active.superseded
     messages: tuple[Message, ...] = ()
     if summary is not None:
         leaves |= {event.id for event in active.summaries}
@@ -204,7 +206,8 @@ def _archived(
     covered = tuple(event for event in active.events if event.id in leaves)
     if not covered:
         return CompactionResult(declined)
-    place = next((i for i, event in enumerate(kept) if event.id == active.real[cut].id), 0) if messages else 0
+    first = active.real[len(leaving)].id if messages else None
+    place = next((i for i, event in enumerate(kept) if event.id == first), 0)
     gone = request.cost(event for event in covered if event.id not in active.superseded)
     return CompactionResult(
         CompactionReason.COMPACTED,

@@ -62,6 +62,8 @@ class CompactionPlan:
         one group, in front of the active event that follows. Raises `ForeignEventError` for an event of
         another session, `DuplicateEventError` for one that is kept twice.
         """
+        if isinstance(result, CompactionResult) and result.is_unchanged:
+            return cls()
         active = {event.id for event in active_events}
         for event in (*active_events, *result.compacted_events):
             if event.session_id != session_id:

@@ -6,7 +6,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from re import Pattern
@@ -48,7 +48,7 @@ class EventQuery:
     """
 
     keywords: tuple[str, ...]
-    terms: tuple[str, ...]
+    terms: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The keywords in the form in which they are compared."""
     match: Match
     since: datetime | None

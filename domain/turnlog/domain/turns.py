@@ -88,3 +88,25 @@ def open_awaited(events: Sequence[SessionEvent]) -> frozenset[str]:
             if calls and not response.provisional:
                 calls.pop()
     return frozenset(name for calls in waiting.values() for name in calls if name)
+
+
+def with_late_results(
+    preamble: Sequence[SessionEvent], turns: Sequence[SessionEvent]
+) -> tuple[list[SessionEvent], list[SessionEvent]]:
+    """The preamble with the later results of its calls, and the turns without these.
+
+    A later message that answers a call of the preamble and one of a turn draws that call along as well.
+    """
+    together = [*preamble, *turns]
+    pairs = call_pairs(together)
+    first = set(range(len(preamble)))
+    while parted := {i for pair in pairs if len(first.intersection(pair)) == 1 for i in pair} - first:
+        first |= parted
+    late = {index for index in first if index >= len(preamble)}
+    if not late:
+        return list(preamble), list(turns)
+    rest = range(len(preamble), len(together))
+    return (
+        [*preamble, *(together[index] for index in sorted(late))],
+        [together[index] for index in rest if index not in late],
+    )

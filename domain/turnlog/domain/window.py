@@ -17,7 +17,7 @@ from turnlog.domain.compaction import (
 )
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import call_pairs, cut_at_turn, turn_safe, turn_starts
+from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts, with_late_results
 
 
 class _Unit(StrEnum):
@@ -95,7 +95,7 @@ class WindowCompactionStrategy:
         starts = turn_starts(conversation)
         if not starts:
             return CompactionResult(CompactionReason.NOTHING_TO_COVER)
-        preamble, turns = _with_results(conversation[: starts[0]], conversation[starts[0] :])
+        preamble, turns = with_late_results(conversation[: starts[0]], conversation[starts[0] :])
         pinned = (*system, *preamble, *(() if self.summarizer else summaries))
         snapped = cut_at_turn(turns, self.window.raw_cut(turns, request.cost(pinned), request))
         cut = turn_safe(turns, snapped, request.awaited_ids)
@@ -153,28 +153,6 @@ class WindowCompactionStrategy:
     def __str__(self) -> str:
         how = f" with {type(self.summarizer).__name__}" if self.summarizer else ""
         return f"window of {self.window}{how}"
-
-
-def _with_results(
-    preamble: Sequence[SessionEvent], turns: Sequence[SessionEvent]
-) -> tuple[list[SessionEvent], list[SessionEvent]]:
-    """The preamble with the later results of its calls, and the turns without these.
-
-    A later message that answers a call of the preamble and one of a turn draws that call along as well.
-    """
-    together = [*preamble, *turns]
-    pairs = call_pairs(together)
-    first = set(range(len(preamble)))
-    while parted := {i for pair in pairs if len(first.intersection(pair)) == 1 for i in pair} - first:
-        first |= parted
-    late = {index for index in first if index >= len(preamble)}
-    if not late:
-        return list(preamble), list(turns)
-    rest = range(len(preamble), len(together))
-    return (
-        [*preamble, *(together[index] for index in sorted(late))],
-        [together[index] for index in rest if index not in late],
-    )
 
 
 def _is_blank(message: Message) -> bool:

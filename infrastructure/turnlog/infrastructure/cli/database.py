@@ -66,6 +66,15 @@ def session_id(service: SessionService, given: str) -> str:
     return found[0]
 
 
+def position(service: SessionService, given: str) -> int:
+    """The place of the session that is meant in the order of the sessions; raises as `session_id` does."""
+    found = session_id(service, given)
+    exact = service.sessions_with_prefix(found, limit=1)  # nothing that begins with it comes in front of it
+    if not exact or exact[0].session_id != found:
+        raise SessionNotFoundError(found)
+    return exact[0].position
+
+
 @contextmanager
 def _opened(
     path: Path, mode: str, tables: frozenset[str], *, create: bool = False

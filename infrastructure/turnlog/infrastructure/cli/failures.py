@@ -11,15 +11,18 @@ from eventsourcing.persistence import PersistenceError
 from turnlog.application.storage import storage_error
 from turnlog.domain.errors import (
     InvalidSettingError,
+    LegalHoldError,
     SessionIdUnavailableError,
     SessionNotFoundError,
     StorageError,
     StorageLockedError,
     TurnlogError,
     UnknownEventError,
+    UnknownHoldError,
     UnknownVersionError,
     VersionConflictError,
 )
+from turnlog.domain.query import InvalidArgumentError
 from turnlog.infrastructure.cli.settings import Status
 from turnlog.infrastructure.formats.writing import LogsDivergedError
 
@@ -69,13 +72,16 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (CommandUsageError, Status.USAGE),
     (AmbiguousIdError, Status.USAGE),
     (InvalidSettingError, Status.USAGE),
+    (InvalidArgumentError, Status.USAGE),
     (DatabaseNotFoundError, Status.NOT_FOUND),
     (SessionNotFoundError, Status.NOT_FOUND),
     (UnknownVersionError, Status.NOT_FOUND),
     (UnknownEventError, Status.NOT_FOUND),
+    (UnknownHoldError, Status.NOT_FOUND),
     (StorageLockedError, Status.CONFLICT),
     (VersionConflictError, Status.CONFLICT),
     (SessionIdUnavailableError, Status.CONFLICT),
+    (LegalHoldError, Status.CONFLICT),
     (LogsDivergedError, Status.CONFLICT),
     (TurnlogError, Status.BAD_INPUT),
     (OSError, Status.BAD_INPUT),

@@ -45,7 +45,12 @@ def one_line(text: str) -> str:
     >>> one_line("first\\n  second")
     'first ⏎ second'
     """
-    return visible(_LINE_BREAK.sub(" ⏎ ", text.strip()))
+    return flat(text.strip())
+
+
+def flat(text: str) -> str:
+    """The visible text with a mark for each line break, blanks at its ends included."""
+    return visible(_LINE_BREAK.sub(" ⏎ ", text))
 
 
 def one_line_of(text: str, width: int) -> str:

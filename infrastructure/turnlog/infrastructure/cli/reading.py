@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,14 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.application import SessionRow
+from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.view import View
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.app import Form
 from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.moments import EXAMPLE, minute, time_of
+from turnlog.infrastructure.cli.options import Form
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json, write_json_text
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.rendering import event_line, message_block
@@ -32,33 +35,27 @@ from turnlog.infrastructure.cli.settings import Settings, Status
 _ASKED = "@ask"
 """The id of the message that `--ask` adds to a view."""
 
+_TITLE = 16
+"""Cells that a title gets at least."""
 
-def show_sessions(settings: Settings, limit: int) -> int:
-    """List the sessions, newest first."""
+
+def show_sessions(settings: Settings, *, principal: str | None, limit: int, before: str | None) -> int:
+    """List the sessions, all or those of a principal, newest first."""
     with database.reading(settings.database) as service:
-        rows = service.list_sessions(limit=limit + 1)
+        scope = service if principal is None else service.scoped_to(principal)
+        position = None if before is None else database.position(scope, before)
+        found = scope.list_sessions(limit=limit + 1, before=position)
+    rows = found[:limit]
     if settings.json:
-        write_json([_row_data(row) for row in rows[:limit]])
+        write_json([_row_data(row) for row in rows])
         return Status.DONE
     out = console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("SESSION", overflow="fold")
-    for name in ("CREATED (UTC)", "LAST EVENT"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("MSGS", justify="right")
-    for row in rows[:limit]:
-        table.add_row(
-            Text(visible(row.session_id), "cyan"),
-            f"{row.created_at:%Y-%m-%d %H:%M}",
-            f"{row.modified_at:%Y-%m-%d %H:%M}",
-            f"{row.messages:,}",
-        )
-    if rows:
-        out.print(table, soft_wrap=not out.is_terminal)
-    else:
-        out.print(f"No sessions in {visible(str(settings.database))} yet. `turnlog import FILE` makes some.")
-    if len(rows) > limit:
-        out.print(f"There are more: --limit {limit * 2}", style="dim")
+    if not found:
+        out.print(_no_sessions(settings, principal, before), soft_wrap=True)
+        return Status.DONE
+    out.print(_sessions_table(rows, on_terminal=out.is_terminal), soft_wrap=not out.is_terminal)
+    if len(found) > limit:
+        out.print(f"There are more: --before {one_line(rows[-1].session_id)}", style="dim", soft_wrap=True)
     return Status.DONE
 
 
@@ -178,6 +175,35 @@ def event_data(event: SessionEvent) -> dict[str, Any]:
     return data
 
 
+def _sessions_table(rows: Sequence[SessionRow], *, on_terminal: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("SESSION", overflow="fold")
+    table.add_column("CREATED (UTC)", no_wrap=True)
+    table.add_column("MSGS", justify="right", no_wrap=True)
+    titled = any(SessionAttributes.TITLE in row.metadata for row in rows)
+    if titled:
+        table.add_column("TITLE", no_wrap=on_terminal, overflow="ellipsis", min_width=_TITLE)
+    for row in rows:
+        title = [Text(one_line(_title(row)))] if titled else []
+        created = minute(row.created_at)
+        table.add_row(Text(visible(row.session_id), "cyan"), created, f"{row.messages:,}", *title)
+    return table
+
+
+def _title(row: SessionRow) -> str:
+    title = row.metadata.get(SessionAttributes.TITLE, "")
+    return title if isinstance(title, str) else json.dumps(title, ensure_ascii=False)
+
+
+def _no_sessions(settings: Settings, principal: str | None, before: str | None) -> str:
+    if before is not None:
+        return "No more sessions."
+    where = visible(str(settings.database))
+    if principal is not None:
+        return f"No sessions of {one_line(principal)} in {where}."
+    return f"No sessions in {where} yet. `turnlog import FILE` makes some."
+
+
 def _row_data(row: SessionRow) -> dict[str, Any]:
     return {
         "id": row.session_id,
@@ -186,6 +212,7 @@ def _row_data(row: SessionRow) -> dict[str, Any]:
         "expires_at": row.expires_at.isoformat() if row.expires_at else None,
         "version": row.version,
         "messages": row.messages,
+        "metadata": dict(row.metadata),
     }
 
 
@@ -195,13 +222,10 @@ def _moment(at: str | None) -> tuple[int | None, datetime | None]:
         return None, None
     if re.fullmatch(r"[0-9]{1,18}", at):
         return int(at), None
-    try:
-        time = datetime.fromisoformat(at)
-    except ValueError:
-        raise CommandUsageError(
-            f"--at {at!r} is neither a version, as in 12, nor a time, as in 2026-05-01T14:30+02:00."
-        ) from None
-    return None, time if time.tzinfo else time.replace(tzinfo=UTC)
+    time = time_of(at)
+    if time is None:
+        raise CommandUsageError(f"--at {at!r} is neither a version, as in 12, nor a time, as in {EXAMPLE}.")
+    return None, time
 
 
 def _with_question(view: View, session_id: str, question: str) -> View:

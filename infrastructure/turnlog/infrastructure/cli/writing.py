@@ -1,19 +1,19 @@
-"""The commands that write: import, compact, delete."""
+"""The commands that add to logs: import, compact."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from turnlog.domain.compaction import CompactionReason, CompactionResult, CompactionTrigger
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
-from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.options import StrategyName
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.cli.strategies import strategy_of
 from turnlog.infrastructure.formats.imported import Fate, ImportedFile
 from turnlog.infrastructure.formats.importing import DEFAULT_MAX_SIZE, read_file
 from turnlog.infrastructure.formats.writing import WrittenSession, write_session
@@ -52,54 +52,25 @@ def compact_session(
     settings: Settings,
     given: str,
     *,
-    last_events: int | None,
-    last_turns: int | None,
-    token_budget: int | None,
+    strategy: StrategyName,
+    sizes: Mapping[str, int],
+    branch: str | None,
     when_turns: int | None,
     when_tokens: int | None,
 ) -> int:
-    """One pass with a window; status 1 when it had nothing to do."""
-    strategy = WindowCompactionStrategy(_window(last_events, last_turns, token_budget))
+    """One pass with the strategy in the size that these options give; status 1 when it had nothing to do."""
+    chosen = strategy_of(strategy, sizes)
     trigger = _trigger(when_turns, when_tokens)
     with database.changing(settings.database) as service:
         session_id = database.session_id(service, given)
-        result = service.compact(session_id, trigger, strategy)
+        result = service.compact(session_id, trigger, chosen, branch=branch)
     if settings.json:
-        write_json(_result_data(session_id, result))
+        write_json(_result_data(session_id, branch, result))
     else:
-        console().print(_result_text(session_id, result), soft_wrap=True)
+        console().print(_result_text(session_id, branch, result), soft_wrap=True)
     if result.reason is CompactionReason.RACE_LOST:
         return Status.CONFLICT
     return Status.FOUND_OR_NOTHING_TO_DO if result.is_unchanged else Status.DONE
-
-
-def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
-    """Delete a session, if that was confirmed."""
-    with database.changing(settings.database) as service:
-        session_id = database.session_id(service, given)
-        if not confirmed:
-            raise CommandUsageError(
-                f"This would delete session {session_id!r} with {service.version(session_id):,} events. "
-                "Add --yes to do it."
-            )
-        service.delete(session_id)
-    if settings.json:
-        write_json({"deleted": session_id})
-    else:
-        console().print(f"Deleted session {one_line(session_id)}.", soft_wrap=True)
-    return Status.DONE
-
-
-def _window(last_events: int | None, last_turns: int | None, token_budget: int | None) -> CompactionWindow:
-    if sum(size is not None for size in (last_events, last_turns, token_budget)) > 1:
-        raise CommandUsageError("Give one of --last-events, --last-turns and --token-budget.")
-    if last_turns is not None:
-        return CompactionWindow.last_turns(last_turns)
-    if token_budget is not None:
-        return CompactionWindow.token_budget(token_budget)
-    return (
-        CompactionWindow.last_events() if last_events is None else CompactionWindow.last_events(last_events)
-    )
 
 
 def _trigger(when_turns: int | None, when_tokens: int | None) -> CompactionTrigger | None:
@@ -146,24 +117,26 @@ def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str,
     }
 
 
-def _result_text(session_id: str, result: CompactionResult) -> str:
+def _result_text(session_id: str, branch: str | None, result: CompactionResult) -> str:
+    whose = one_line(session_id) + ("" if branch is None else f", branch {one_line(branch)}")
     if result.is_unchanged:
         return (
-            f"Nothing was compacted: {result.reason}. The view of {one_line(session_id)} "
+            f"Nothing was compacted: {result.reason}. The view of {whose} "
             f"has {result.tokens_before or 0:,} tokens."
         )
     boundary = result.boundary.version if result.boundary else result.version
     return (
-        f"Compacted {one_line(session_id)}: {len(result.covered_events):,} messages left the view, "
+        f"Compacted {whose}: {len(result.covered_events):,} messages left the view, "
         f"{len(result.pinned_events) + len(result.preserved_events):,} stay; "
         f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens. "
         f"The boundary is version {boundary}."
     )
 
 
-def _result_data(session_id: str, result: CompactionResult) -> dict[str, Any]:
+def _result_data(session_id: str, branch: str | None, result: CompactionResult) -> dict[str, Any]:
     return {
         "session": session_id,
+        "branch": branch,
         "compacted": not result.is_unchanged,
         "reason": str(result.reason),
         "covered": len(result.covered_events),

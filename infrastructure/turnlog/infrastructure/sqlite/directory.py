@@ -90,6 +90,9 @@ _SELECT = """
 
 _WITH_HASH = " AND position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)"
 
+_MOST = 2**62
+"""More rows than there are, and still an integer of SQLite."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -173,7 +176,7 @@ class SqliteDirectory:
         """Sessions by creation, newest first."""
         return self._select(
             "namespace = ? AND position < ?",
-            (namespace, 2**62 if before is None else before),
+            (namespace, _MOST if before is None else max(-1, min(before, _MOST))),
             where=_hashes(namespace, where),
             order="position DESC",
             limit=limit,
@@ -210,7 +213,7 @@ class SqliteDirectory:
     ) -> Sequence[SessionRow]:
         query = _SELECT + criteria + _WITH_HASH * len(where) + f" ORDER BY {order} LIMIT ?"
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            cursor.execute(query, (*values, *where, limit))
+            cursor.execute(query, (*values, *where, min(limit, _MOST)))
             return [_row(row) for row in cursor.fetchall()]
 
 

@@ -20,6 +20,7 @@ from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQL
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import EventErased, SessionDeleted
+from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
 
 CREATE = (
     """
@@ -91,19 +92,30 @@ def stored_form(originator_id: object) -> str:
 class SqliteEraser(SessionEraser):
     """The eraser of one SQLite file. Its recorder writes the stubs in the transaction of the tombstone."""
 
-    def __init__(self, datastore: SQLiteDatastore, events_table: str) -> None:
+    def __init__(
+        self, datastore: SQLiteDatastore, events_table: str, index: SqliteRecallIndex | None
+    ) -> None:
         self._datastore = datastore
         self._events = events_table
+        self._index = index
+        # The row that marks how far the index got stays, or the index would be built anew.
+        self._purged = f"{_PURGED} AND rowid NOT IN ({MARKED})" if index else _PURGED
 
     def erase(self, aggregate_id: UUID) -> None:
         """Nothing is left to do: the recorder did it."""
 
     def scrub(self) -> str | None:
-        """Empty the write-ahead log into the file; tried again while others read, within the busy timeout."""
+        """Rewrite the index where that is needed, and empty the write-ahead log into the file.
+
+        The latter is tried again while others read, within the busy timeout.
+        """
         with storage_errors():
             newest = self._newest_pending()
             if newest is None:
                 return None
+            if self._index is not None:
+                with self._datastore.transaction(commit=True) as cursor:
+                    self._index.rewrite(cursor)
             patience = self._datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
             deadline = time.monotonic() + patience
             while not self._empty_log():
@@ -130,7 +142,7 @@ class SqliteEraser(SessionEraser):
                 "UPDATE turnlog_erasures SET purged = 1 WHERE purged = 0 AND deleted_at <= ?", (at,)
             )
             cursor.execute(
-                f"SELECT count(*) FROM {self._events} WHERE {_PURGED}",  # noqa: S608 - the recorder's table
+                f"SELECT count(*) FROM {self._events} WHERE {self._purged}",  # noqa: S608 - the recorder's table
                 (EventErased.TOPIC,),
             )
             purged = int(cursor.fetchone()[0])
@@ -146,7 +158,7 @@ class SqliteEraser(SessionEraser):
         cursor.execute(f"CREATE TABLE {kept} (notification INTEGER PRIMARY KEY, {columns})")
         cursor.execute(
             f"INSERT INTO {kept} SELECT rowid, {columns} FROM {self._events} "  # noqa: S608 - the recorder's table
-            f"WHERE NOT ({_PURGED}) ORDER BY rowid",
+            f"WHERE NOT ({self._purged}) ORDER BY rowid",
             (EventErased.TOPIC,),
         )
         cursor.execute(f"DELETE FROM {self._events}")  # noqa: S608 - the recorder's table

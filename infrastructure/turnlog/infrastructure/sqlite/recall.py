@@ -9,6 +9,7 @@ mark is not indexed yet, and every search takes it as candidates.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -42,8 +43,8 @@ _LONG: Final = "\ue000\ue001\ue002"
 _TRIGRAMS_OF_TERM: Final = 24
 _VERSION_BITS: Final = 32
 _PAGE: Final = 500
-_RANGES: Final = 500
-"""Sessions that are searched one by one; for more of them the whole index is."""
+_RANGES: Final = 16
+"""Sessions that are searched one by one; of more of them the hits are taken out of those of the store."""
 
 _NO_TEXT_LEFT: Final = sqlite3.sqlite_version_info >= (3, 42)
 """Whether the index itself can remove what it held of a message; before, it has to be rewritten."""
@@ -65,13 +66,17 @@ CREATE = (
     """,
 )
 
+MARKED: Final = "SELECT notification FROM turnlog_recall_mark"
+"""The row of the last event that is indexed. Without it the index is built anew."""
+
 
 @cache
 def is_supported() -> bool:
-    """Whether this SQLite has FTS5 with trigrams."""
+    """Whether this SQLite has FTS5 with trigrams, and JSON."""
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.execute(CREATE[0])
+            connection.execute("SELECT value FROM json_each('[]')")
         except sqlite3.OperationalError:
             return False
     return True
@@ -112,7 +117,12 @@ class SqliteRecallIndex:
         )
 
     def remove(
-        self, cursor: SQLiteCursor, aggregate_id: UUID, versions: Collection[int] | None = None
+        self,
+        cursor: SQLiteCursor,
+        aggregate_id: UUID,
+        versions: Collection[int] | None = None,
+        *,
+        rewrite: bool = True,
     ) -> None:
         """Remove every trace of the session's messages, or of those at these versions.
 
@@ -135,6 +145,11 @@ class SqliteRecallIndex:
                 "INSERT INTO turnlog_recall (turnlog_recall, rowid, text) VALUES ('delete', ?, ?)",
                 self._documents(cursor, held),
             )
+        if rewrite:
+            self.rewrite(cursor)
+
+    def rewrite(self, cursor: SQLiteCursor) -> None:
+        """Write the index anew where its SQLite leaves traces of what was removed, once for many removals."""
         if not _NO_TEXT_LEFT:
             cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('optimize')")
 
@@ -156,8 +171,7 @@ class SqliteRecallIndex:
             if mark is not None:
                 for rowid in _hits(cursor, expression, positions):
                     position, version = rowid >> _VERSION_BITS, rowid & ((1 << _VERSION_BITS) - 1)
-                    if position in positions:
-                        found.setdefault(positions[position], []).append(version)
+                    found.setdefault(positions[position], []).append(version)
             wanted = frozenset(aggregate_ids)
             for aggregate_id, version in self._not_indexed(cursor, mark or 0):
                 if aggregate_id in wanted:
@@ -167,8 +181,8 @@ class SqliteRecallIndex:
     def _mark(self, cursor: SQLiteCursor) -> int | None:
         """The last notification that is indexed; None when the index has to be built anew.
 
-        That is so at first, with another rule, and when another event has its row id: VACUUM gives new ones
-        where some were free.
+        That is so at first, with another rule, and when another event has that row id: behind a purge a
+        VACUUM or a restored dump may give new ones.
         """
         cursor.execute(
             "SELECT notification FROM turnlog_recall_mark AS mark "  # noqa: S608 - the recorder's table
@@ -235,17 +249,24 @@ class SqliteRecallIndex:
         return message_text(event) if isinstance(event, MessageAppended) else None
 
 
-def _hits(cursor: SQLiteCursor, expression: str, positions: Mapping[int, UUID]) -> Iterator[int]:
-    """The row ids that the index finds: by session, or all of them when there are many sessions."""
-    if len(positions) > _RANGES:
-        cursor.execute("SELECT rowid FROM turnlog_recall WHERE turnlog_recall MATCH ?", (expression,))
-        yield from (row[0] for row in cursor.fetchall())
+def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[int]:
+    """The row ids of these sessions that the index finds."""
+    if not positions:
         return
-    for position in positions:
-        first = position << _VERSION_BITS
+    if len(positions) <= _RANGES:
+        spans = [(position, position) for position in positions]
+        chosen = ""
+    else:
+        spans = [(min(positions), max(positions))]
+        chosen = "AND (rowid >> ?) IN (SELECT value FROM json_each(?))"
+    for first, last in spans:
+        values = [expression, first << _VERSION_BITS, (last + 1 << _VERSION_BITS) - 1]
+        if chosen:
+            values += [_VERSION_BITS, json.dumps(list(positions))]
         cursor.execute(
-            "SELECT rowid FROM turnlog_recall WHERE turnlog_recall MATCH ? AND rowid BETWEEN ? AND ?",
-            (expression, first, first + (1 << _VERSION_BITS) - 1),
+            "SELECT rowid FROM turnlog_recall "  # noqa: S608 - no value is put into it
+            f"WHERE turnlog_recall MATCH ? AND rowid BETWEEN ? AND ? {chosen}",
+            values,
         )
         yield from (row[0] for row in cursor.fetchall())
 

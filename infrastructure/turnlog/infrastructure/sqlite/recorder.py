@@ -68,7 +68,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     @property
     def eraser(self) -> eraser.SqliteEraser:
         """What erases deleted sessions from this file."""
-        return eraser.SqliteEraser(self.datastore, self.events_table_name)
+        return eraser.SqliteEraser(self.datastore, self.events_table_name, self.recall)
 
     def backup(self, file: str) -> None:
         """Copy the database, as it is at one moment, into a file that does not exist yet."""
@@ -103,7 +103,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def _remove(self, c: SQLiteCursor, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
         """Remove what was derived from the deleted session, and its content if it is not to be kept."""
         if index := self.recall:
-            index.remove(c, aggregate_id)
+            index.remove(c, aggregate_id, rewrite=False)  # the eraser does that, once for many deletions
         ledger.remove(c, aggregate_id)
         if self._mapper is not None and not tombstone.keeps_content:
             eraser.overwrite(c, self.events_table_name, self._mapper, tombstone)

@@ -1,0 +1,99 @@
+"""The commands about the end of sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from turnlog.infrastructure.cli.options import Actor, Database, Json, SessionId, settings_of
+
+_MAX_DAYS: Final = 36_500
+
+
+def extend(
+    context: typer.Context,
+    session: SessionId,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Until then; without offset it is UTC.", show_default=False),
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=_MAX_DAYS, metavar="N", help="N days longer than now planned.", show_default=False
+        ),
+    ] = None,
+    never: Annotated[bool, typer.Option("--never", help="It never expires.")] = False,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Let a session expire at another time, or never."""
+    from turnlog.infrastructure.cli.ending import extend_session
+
+    settings = settings_of(context, db, as_json)
+    return extend_session(settings, session, until=until, days=days, never=never)
+
+
+def hold(
+    context: typer.Context,
+    session: SessionId,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it must stay.", show_default=False)],
+    by: Actor,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Place a legal hold: until it is released nothing deletes it."""
+    from turnlog.infrastructure.cli.ending import hold_session
+
+    return hold_session(settings_of(context, db, as_json), session, reason=reason, by=by)
+
+
+def release(
+    context: typer.Context,
+    session: SessionId,
+    by: Actor,
+    placed_at: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="VERSION", help="Which hold, if several are on.", show_default=False),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Release a legal hold."""
+    from turnlog.infrastructure.cli.ending import release_session
+
+    return release_session(settings_of(context, db, as_json), session, by=by, placed_at=placed_at)
+
+
+def delete(
+    context: typer.Context,
+    session: SessionId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Really delete it.")] = False,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Delete a session and erase it; its id is not used again."""
+    from turnlog.infrastructure.cli.ending import delete_session
+
+    return delete_session(settings_of(context, db, as_json), session, confirmed=yes)
+
+
+def sweep(
+    context: typer.Context,
+    purge: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=_MAX_DAYS,
+            metavar="DAYS",
+            help="Remove what stands for the events of sessions deleted so long ago.",
+        ),
+    ] = 30,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Delete expired sessions, complete erasures, clear away old ones."""
+    from turnlog.infrastructure.cli.ending import sweep_sessions
+
+    return sweep_sessions(settings_of(context, db, as_json), purge_days=purge)

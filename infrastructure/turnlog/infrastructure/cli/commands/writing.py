@@ -1,0 +1,96 @@
+"""The commands that add to logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnlog.infrastructure.cli.options import Database, Json, SessionId, StrategyName, settings_of
+
+
+def import_(
+    context: typer.Context,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON or JSONL files.", show_default=False)
+    ],
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Do not guess the format.", show_default=False),
+    ] = None,
+    max_size: Annotated[
+        int | None,
+        typer.Option("--max-size", min=1, metavar="BYTES", help="The largest JSON document or line."),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Import conversations; a second run of a file adds nothing."""
+    from turnlog.infrastructure.cli.writing import import_files
+
+    return import_files(settings_of(context, db, as_json), files, file_format, max_size)
+
+
+def compact(
+    context: typer.Context,
+    session: SessionId,
+    strategy: Annotated[StrategyName, typer.Option(help="What decides.")] = StrategyName.WINDOW,
+    last_events: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="window: the newest N messages (default: 20).")
+    ] = None,
+    last_turns: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="window: the newest N turns.")
+    ] = None,
+    token_budget: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="window: what fits N tokens.")
+    ] = None,
+    max_events: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="sliding: the newest N messages (default: 20).")
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="turns: the newest N turns (default: 10).")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="tokens: what fits N tokens (default: 4000).")
+    ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only the messages of this sub-agent.", show_default=False),
+    ] = None,
+    when_turns: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only if the view has more than N turns.")
+    ] = None,
+    when_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only if the view has at least N tokens.")
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Reduce the view to its newest turns; the log keeps everything."""
+    from turnlog.infrastructure.cli.writing import compact_session
+
+    sizes = {
+        "--last-events": last_events,
+        "--last-turns": last_turns,
+        "--token-budget": token_budget,
+        "--max-events": max_events,
+        "--max-turns": max_turns,
+        "--max-tokens": max_tokens,
+    }
+    return compact_session(
+        settings_of(context, db, as_json),
+        session,
+        strategy=strategy,
+        sizes={option: size for option, size in sizes.items() if size is not None},
+        branch=branch,
+        when_turns=when_turns,
+        when_tokens=when_tokens,
+    )
+
+
+def strategies(context: typer.Context, as_json: Json = False) -> int:
+    """List the strategies of `compact`, and what each keeps."""
+    from turnlog.infrastructure.cli.strategies import show_strategies
+
+    return show_strategies(settings_of(context, None, as_json))

@@ -1,0 +1,63 @@
+"""Options and arguments that several commands have, as typer reads them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnlog.infrastructure.cli.settings import Settings
+
+
+class Form(StrEnum):
+    """The forms of a view."""
+
+    TEXT = "text"
+    JSON = "json"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+class StrategyName(StrEnum):
+    """The compaction strategies that need no model."""
+
+    WINDOW = "window"
+    SLIDING = "sliding"
+    TURNS = "turns"
+    TOKENS = "tokens"
+
+
+class RoleName(StrEnum):
+    """Who can have said a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+Database = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="FILE", help="The database (default: TURNLOG_DB, else ./turnlog.db)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; errors too, on stderr.")]
+SessionId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A session: its id, the beginning of it, or @last.", show_default=False
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+Principal = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Only sessions of this principal.", show_default=False),
+]
+Actor = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does it.", show_default=False)]
+
+
+def settings_of(context: typer.Context, db: Path | None, as_json: bool) -> Settings:
+    """The options of the command, or those in front of it."""
+    db_in_front, json_in_front = context.obj
+    return Settings.of(db or db_in_front, json=as_json or json_in_front)

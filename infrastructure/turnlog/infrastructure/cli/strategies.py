@@ -1,0 +1,127 @@
+"""The strategies that `compact` accepts: their sizes, and what they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.table import Table
+
+from turnlog.domain.archive import (
+    SlidingWindowCompactionStrategy,
+    TokenCountCompactionStrategy,
+    TurnWindowCompactionStrategy,
+)
+from turnlog.domain.compaction import CompactionStrategy
+from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
+from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.options import StrategyName
+from turnlog.infrastructure.cli.output import console, write_json
+from turnlog.infrastructure.cli.settings import Settings, Status
+
+
+@dataclass(frozen=True)
+class _Size:
+    """One way to say how much a strategy keeps. Without a default it has to be given."""
+
+    strategy: StrategyName
+    option: str
+    default: int | None
+    keeps: str
+    make: Callable[[int], CompactionStrategy]
+
+
+_SIZES: Final = (
+    _Size(
+        StrategyName.WINDOW,
+        "--last-events",
+        CompactionWindow.last_events().size,
+        "the newest N messages, and what stands in front of the first turn",
+        lambda count: WindowCompactionStrategy(CompactionWindow.last_events(count)),
+    ),
+    _Size(
+        StrategyName.WINDOW,
+        "--last-turns",
+        None,
+        "the newest N turns, and what stands in front of the first turn",
+        lambda count: WindowCompactionStrategy(CompactionWindow.last_turns(count)),
+    ),
+    _Size(
+        StrategyName.WINDOW,
+        "--token-budget",
+        None,
+        "what fits N tokens together with what stands in front of the first turn",
+        lambda count: WindowCompactionStrategy(CompactionWindow.token_budget(count)),
+    ),
+    _Size(
+        StrategyName.SLIDING,
+        "--max-events",
+        SlidingWindowCompactionStrategy().max_events,
+        "the newest N messages",
+        SlidingWindowCompactionStrategy,
+    ),
+    _Size(
+        StrategyName.TURNS,
+        "--max-turns",
+        TurnWindowCompactionStrategy().max_turns,
+        "the newest N turns, and what stands in front of the first turn",
+        TurnWindowCompactionStrategy,
+    ),
+    _Size(
+        StrategyName.TOKENS,
+        "--max-tokens",
+        TokenCountCompactionStrategy().max_tokens,
+        "what fits N tokens together with system message and summaries",
+        TokenCountCompactionStrategy,
+    ),
+)
+
+_ALWAYS: Final = (
+    "Each cuts at the start of a turn only, and keeps the newest turn, the latest system message and earlier "
+    "summaries."
+)
+
+
+def strategy_of(name: StrategyName, sizes: Mapping[str, int]) -> CompactionStrategy:
+    """The strategy in the size that these options give, or `CommandUsageError`."""
+    own = [size for size in _SIZES if size.strategy is name]
+    for foreign in _SIZES:
+        if foreign.option in sizes and foreign.strategy is not name:
+            raise CommandUsageError(
+                f"{foreign.option} goes with --strategy {foreign.strategy}; "
+                f"{name} takes {', '.join(size.option for size in own)}."
+            )
+    given = [size for size in own if size.option in sizes]
+    if len(given) > 1:
+        raise CommandUsageError(f"Give one of {' and '.join(size.option for size in given)}.")
+    size = given[0] if given else next(size for size in own if size.default)
+    return size.make(sizes.get(size.option, size.default or 0))
+
+
+def show_strategies(settings: Settings) -> int:
+    """List what `compact` accepts."""
+    if settings.json:
+        write_json([_data(size) for size in _SIZES])
+        return Status.DONE
+    out = console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("STRATEGY", "SIZE"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("DEFAULT", justify="right")
+    table.add_column("KEEPS")
+    for size in _SIZES:
+        default = "" if size.default is None else f"{size.default:,}"
+        table.add_row(size.strategy.value, f"{size.option} N", default, size.keeps)
+    out.print(table)
+    out.print(_ALWAYS, style="dim")
+    return Status.DONE
+
+
+def _data(size: _Size) -> dict[str, Any]:
+    return {
+        "strategy": size.strategy.value,
+        "option": size.option,
+        "default": size.default,
+        "keeps": size.keeps,
+    }
