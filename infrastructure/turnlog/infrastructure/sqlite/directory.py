@@ -51,6 +51,10 @@ CREATE = (
         ON turnlog_sessions (namespace, session_id)
     """,
     """
+    CREATE INDEX IF NOT EXISTS turnlog_sessions_newest
+        ON turnlog_sessions (namespace) WHERE deleted = 0
+    """,
+    """
     CREATE INDEX IF NOT EXISTS turnlog_sessions_by_expiry
         ON turnlog_sessions (expires_at) WHERE expires_at IS NOT NULL AND deleted = 0
     """,
@@ -81,14 +85,32 @@ _MOVE = """
     WHERE aggregate_id = ?
 """
 
-_SELECT = """
-    SELECT position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages,
-        content
-    FROM turnlog_sessions LEFT JOIN turnlog_metadata ON number = metadata
-    WHERE deleted = 0 AND
+_COLUMNS = """
+    SELECT session.position, aggregate_id, session_id, created_at, modified_at, expires_at, version,
+        messages, content
 """
 
-_WITH_HASH = " AND position IN (SELECT position FROM turnlog_session_metadata WHERE hash = ?)"
+_CONTENT = " LEFT JOIN turnlog_metadata ON number = metadata WHERE deleted = 0 AND "
+
+_NEWEST = f"""
+    {_COLUMNS} FROM turnlog_sessions AS session INDEXED BY turnlog_sessions_newest {_CONTENT}
+        namespace = ? AND position < ? ORDER BY position DESC LIMIT ?
+"""
+
+_OTHER_HASH = """
+    CROSS JOIN turnlog_session_metadata AS other{0}
+        ON other{0}.hash = ? AND other{0}.position = first.position
+"""
+
+_HOLDS = """
+    AND EXISTS (
+        SELECT 1 FROM turnlog_session_metadata AS held
+        WHERE held.hash = ? AND held.position = session.position
+    )
+"""
+
+_COUNTED = 1000
+"""Sessions with one entry of the metadata that are counted to find out which entry is the rarest."""
 
 _MOST = 2**62
 """More rows than there are, and still an integer of SQLite."""
@@ -174,13 +196,21 @@ class SqliteDirectory:
         where: Mapping[str, Any] | None = None,
     ) -> Sequence[SessionRow]:
         """Sessions by creation, newest first."""
-        return self._select(
-            "namespace = ? AND position < ?",
-            (namespace, _MOST if before is None else max(-1, min(before, _MOST))),
-            where=_hashes(namespace, where),
-            order="position DESC",
-            limit=limit,
-        )
+        behind = _MOST if before is None else max(-1, min(before, _MOST))
+        hashes = _hashes(namespace, where)
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            if hashes:
+                hashes.sort(key=lambda one: self._count(cursor, one))
+                others = "".join(map(_OTHER_HASH.format, range(1, len(hashes))))
+                cursor.execute(
+                    f"{_COLUMNS} FROM turnlog_session_metadata AS first {others} "
+                    f"CROSS JOIN turnlog_sessions AS session ON session.position = first.position {_CONTENT} "
+                    "first.hash = ? AND first.position < ? ORDER BY first.position DESC LIMIT ?",
+                    (*hashes[1:], hashes[0], behind, min(limit, _MOST)),
+                )
+            else:
+                cursor.execute(_NEWEST, (namespace, behind, min(limit, _MOST)))
+            return [_row(row) for row in cursor.fetchall()]
 
     def with_prefix(
         self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
@@ -211,10 +241,20 @@ class SqliteDirectory:
     def _select(
         self, criteria: str, values: Sequence[object], *, where: Sequence[int], order: str, limit: int
     ) -> Sequence[SessionRow]:
-        query = _SELECT + criteria + _WITH_HASH * len(where) + f" ORDER BY {order} LIMIT ?"
+        source = f"{_COLUMNS} FROM turnlog_sessions AS session {_CONTENT}"
+        query = f"{source} {criteria} {_HOLDS * len(where)} ORDER BY {order} LIMIT ?"
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
             cursor.execute(query, (*values, *where, min(limit, _MOST)))
             return [_row(row) for row in cursor.fetchall()]
+
+    @staticmethod
+    def _count(cursor: SQLiteCursor, hash_: int) -> int:
+        """How many sessions have this entry; not more than tells the rare ones."""
+        cursor.execute(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM turnlog_session_metadata WHERE hash = ? LIMIT ?)",
+            (hash_, _COUNTED),
+        )
+        return int(cursor.fetchone()[0])
 
 
 def _hashes(namespace: str, where: Mapping[str, Any] | None) -> list[int]:
