@@ -52,7 +52,9 @@ def listings(folder: Path, count: int, rounds: int) -> Iterator[Row]:
                 {SessionAttributes.AGENT_NAME: AGENTS[0]}, limit=PAGE
             ),
             f"newest {PAGE} of {count // 100:,} among them (ms)": lambda: bob.list_sessions(limit=PAGE),
-            "one by its title (ms)": lambda: ada.find_by_metadata({SessionAttributes.TITLE: "Conversation 7"}),
+            "one by its title (ms)": lambda: ada.find_by_metadata(
+                {SessionAttributes.TITLE: "Conversation 7"}
+            ),
             f"newest {PAGE} of all (ms)": lambda: sessions.list_sessions(limit=PAGE),
         }
         for what, seconds in zip(questions, in_turns(list(questions.values()), rounds), strict=True):

@@ -59,9 +59,15 @@ def sessions(store: Store) -> SessionService:
     return service
 
 
-def new(event_id: str, **fields: str) -> SessionEvent:
-    event = SessionEvent(id=event_id, type=EventType.MESSAGE, version=0, timestamp=_TIME, session_id=SID)
-    return replace(event, message=Message.assistant("so far"), **fields)
+def new(event_id: str, *, session_id: str = SID) -> SessionEvent:
+    return SessionEvent(
+        id=event_id,
+        type=EventType.MESSAGE,
+        version=0,
+        timestamp=_TIME,
+        session_id=session_id,
+        message=Message.assistant("so far"),
+    )
 
 
 def insert(*events: SessionEvent, before: str | None = "u3") -> tuple[PlannedInsert, ...]:
@@ -99,7 +105,8 @@ REFUSED: dict[str, tuple[Callable[[], CompactionPlan], type[TurnlogError]]] = {
     "a call that is awaited": (lambda: CompactionPlan(frozenset(("u2", "w2"))), InvalidBoundaryError),
     "a new event that calls a tool": (
         lambda: CompactionPlan(
-            FIRST_TURN, insert(replace(new("n1"), message=Message.assistant([ToolCallPart(id="c", name="f")])))
+            FIRST_TURN,
+            insert(replace(new("n1"), message=Message.assistant([ToolCallPart(id="c", name="f")]))),
         ),
         InvalidEventError,
     ),

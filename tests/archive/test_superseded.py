@@ -90,7 +90,13 @@ def test_the_turn_window_keeps_the_late_result_of_a_call_in_the_preamble() -> No
     sessions.create(SID)
     call = Message.assistant([ToolCallPart(id="c1", name="f")])
     result = Message.tool([ToolCallResponsePart(id="c1", response="ok")])
-    said = {"k1": call, "u1": Message.user("1"), "t1": result, "u2": Message.user("2"), "u3": Message.user("3")}
+    said = {
+        "k1": call,
+        "u1": Message.user("1"),
+        "t1": result,
+        "u2": Message.user("2"),
+        "u3": Message.user("3"),
+    }
     sessions.append_events(SID, [NewEvent(message=message, id=name) for name, message in said.items()])
     sessions.compact(SID, None, TurnWindowCompactionStrategy(1))
     assert sessions.view(SID).ids == ("k1", "t1", "u3")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,7 @@ SCOPES = (None, *BRANCHES)
 branches: SearchStrategy[str | None] = st.sampled_from((None, None, *BRANCHES))
 
 _BLOCKS = ("turn", "turn", "turn", "tool turn", "parallel tools", "question", "answer", "system")
-_RARE_BLOCKS = ("summary", "late result", "awaited call", "reused id")
+_RARE_BLOCKS = ("summary", "summary", "late result", "awaited call", "reused id", "system within")
 
 Meanwhile: TypeAlias = Callable[[], object]
 
@@ -42,7 +42,7 @@ Meanwhile: TypeAlias = Callable[[], object]
 @st.composite
 def conversations(draw: st.DrawFn, most: int = 14) -> list[NewEvent]:
     """Messages of several branches that each go on in their own order, in between those of the others."""
-    blocks = draw(st.lists(st.tuples(branches, st.sampled_from(_BLOCKS * 3 + _RARE_BLOCKS)), max_size=most))
+    blocks = draw(st.lists(st.tuples(branches, st.sampled_from(_BLOCKS * 2 + _RARE_BLOCKS)), max_size=most))
     waiting: dict[str | None, list[NewEvent]] = {}
     for branch, block in blocks:
         waiting.setdefault(branch, []).extend(_block(branch, block))
@@ -69,6 +69,8 @@ def _block(branch: str | None, block: str) -> Iterator[NewEvent]:
             said = (_asks("c3"), Message.user("still there?"), _answers("c3"))
         case "awaited call":
             said = (Message.user("book"), _asks("c4", awaiting=True))
+        case "system within":
+            said = (Message.user("look"), _asks("c1"), Message.system("rules"), _answers("c1"))
         case "reused id":
             said = (Message.user("twice"), _asks("c1", "c1"), _answers("c1"), _answers("c1"))
         case _:
@@ -97,11 +99,11 @@ class Summarizer:
         return (Message.user("so far?"), Message.assistant(f"summary of {request.branch}"))
 
 
-windows: SearchStrategy[tuple[Unit, int]] = st.one_of(
-    st.tuples(st.just("events"), st.integers(1, 4)),
-    st.tuples(st.just("turns"), st.integers(1, 3)),
-    st.tuples(st.just("tokens"), st.integers(1, 60)),
-)
+def _sized(unit: Unit, most: int) -> SearchStrategy[tuple[Unit, int]]:
+    return st.integers(1, most).map(lambda size: (unit, size))
+
+
+windows = _sized("events", 4) | _sized("turns", 3) | _sized("tokens", 60)
 
 
 def window_of(unit: Unit, size: int) -> CompactionWindow:
@@ -134,7 +136,7 @@ def archive_strategies(meanwhile: Meanwhile = lambda: None) -> SearchStrategy[Co
 
 
 @contextmanager
-def service_on(store: str) -> Iterator[SessionService]:
+def service_on(store: str) -> Generator[SessionService]:
     """A service in memory, or on a SQLite file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.db"

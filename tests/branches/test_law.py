@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ from tests.laws.profiles import IS_SOAK, effort
 
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import CompactionReason, CompactionResult
-from turnlog.domain.log import NewEvent, SessionEvent
+from turnlog.domain.log import CompactionBoundary, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.view import project, replay
 from turnlog.domain.window import WindowCompactionStrategy
@@ -51,29 +51,45 @@ def told_alone(log: Sequence[SessionEvent], scope: str | None) -> list[SessionEv
     alone: list[SessionEvent] = []
     for event in log:
         if event.boundary:
-            named = {
-                group: tuple(name for name in getattr(event.boundary, group) if name in seen)
-                for group in ("pinned", "summary", "preserved")
-            }
-            alone.append(replace(event, boundary=replace(event.boundary, **named)))
+            alone.append(replace(event, boundary=_reduced(event.boundary, seen)))
         elif event.id in seen:
             alone.append(event)
     return alone
+
+
+def _reduced(boundary: CompactionBoundary, seen: Set[str]) -> CompactionBoundary:
+    pinned, summary, preserved = (
+        tuple(name for name in group if name in seen)
+        for group in (boundary.pinned, boundary.summary, boundary.preserved)
+    )
+    return replace(boundary, pinned=pinned, summary=summary, preserved=preserved)
 
 
 def placed(before: Sequence[SessionEvent], result: CompactionResult, branch: str) -> list[str]:
     """The view behind a pass of a branch: the rule once more, message by message."""
     gone = {event.id for event in result.covered_events}
     last = max(place for place, event in enumerate(before) if event.id in gone)
+    following = [place for place in range(last + 1, len(before)) if before[place].branch == branch]
+    at = min(following, default=last)
+    own = [pair for pair in _places(before) if before[pair[0]].branch == branch]
+    while parted := [call for call, answer in own if before[call].id not in gone and call < at <= answer]:
+        turns = [
+            p for p in range(min(parted)) if _starts_turn_of(before[p], branch) and before[p].id not in gone
+        ]
+        at = max(turns, default=min(parted))
     summary = [event.id for event in result.summary_events]
-    following = [event.id for event in before[last + 1 :] if event.branch == branch]
-    view: list[str] = []
-    for place, event in enumerate(before):
-        if (event.id == following[0]) if following else (place == last):
-            view += summary
-        if event.id not in gone:
-            view.append(event.id)
-    return view
+    kept = [[event.id for event in part if event.id not in gone] for part in (before[:at], before[at:])]
+    return [*kept[0], *summary, *kept[1]]
+
+
+def _places(events: Sequence[SessionEvent]) -> list[tuple[int, int]]:
+    """Where each call stands, and where its result."""
+    at = {event.id: place for place, event in enumerate(events)}
+    return [(at[call], at[answer]) for call, answer in pairs(events)]
+
+
+def _starts_turn_of(event: SessionEvent, branch: str) -> bool:
+    return event.branch == branch and starts_turn(replace(event, branch=None))
 
 
 class Life:
@@ -158,6 +174,7 @@ class Life:
         assert gone == set(before.ids) - set(after.ids)
         assert not [pair for pair in pairs(before.events) if (pair[0] in gone) != (pair[1] in gone)]
         assert not gone & awaiting(self.sessions.get_events(self.sid))
+        self.check_summary(after.events, result, branch)
         told = after.events if branch is None else after.told_events(branch)
         assert result.tokens_after == sent_cost(told)
         if branch is None:
@@ -170,6 +187,14 @@ class Life:
         assert list(after.ids) == placed(before.events, result, branch)
         owned = [replace(event, branch=None) for event in before.events if event.branch == branch]
         self.check_turns(owned, gone)
+
+    @staticmethod
+    def check_summary(after: Sequence[SessionEvent], result: CompactionResult, branch: str | None) -> None:
+        """The summary parts no call of its own from its result."""
+        summary = {event.id for event in result.summary_events}
+        for call, answer in _places(after):
+            if branch in (None, after[call].branch):
+                assert summary.isdisjoint(event.id for event in after[call:answer])
 
     @staticmethod
     def check_turns(owned: Sequence[SessionEvent], gone: set[str]) -> None:
@@ -193,7 +218,7 @@ def live(sessions: SessionService, data: st.DataObject, steps: int) -> Life:
     return life
 
 
-@effort(150, 5000)
+@effort(100, 5000)
 @given(data=st.data())
 def test_every_scope_is_told_what_a_session_of_its_own_would_tell_it_in_memory(data: st.DataObject) -> None:
     with service_on("memory") as sessions:

@@ -9,7 +9,7 @@ from tests.branches.random_logs import Summarizer
 from tests.laws.machine import CountedCharacters
 
 from turnlog.application.service import SessionService
-from turnlog.domain.compaction import CompactionReason, CompactionRequest
+from turnlog.domain.compaction import CompactionReason, CompactionRequest, CompactionResult
 from turnlog.domain.errors import InvalidIdError, SessionNotFoundError
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
@@ -66,6 +66,41 @@ def test_with_no_own_message_behind_it_the_summary_stands_where_the_last_covered
     say(sessions, "d1")
     sessions.compact(SID, None, SUMMARIZED, branch="a")
     assert shown(sessions) == ["a2", "r1", "so far?", "summary of a", "d1"]
+
+
+def test_the_summary_never_stands_between_a_call_and_its_result(sessions: SessionService) -> None:
+    say(sessions, "a1", "d1", "a2")
+    for name, message in (
+        ("a3", Message.assistant([ToolCallPart(id="c", name="f")])),
+        ("s1", Message.system("old")),
+        ("a4", Message.tool([ToolCallResponsePart(id="c", response="ok")])),
+        ("s2", Message.system("new")),
+    ):
+        sessions.append_message(SID, message, event_id=name, branch="a")
+    sessions.compact(SID, None, SUMMARIZED, branch="a")
+    assert shown(sessions) == ["d1", "so far?", "summary of a", "a2", "a3", "a4", "s2"]
+
+
+class OnlySummary:
+    """A strategy that covers nothing and adds a summary."""
+
+    def compact(self, request: CompactionRequest) -> CompactionResult:
+        """Everything stays."""
+        summary = (Message.assistant("so far"),)
+        return CompactionResult(CompactionReason.COMPACTED, preserved_events=request.events, summary=summary)
+
+
+def test_a_strategy_may_add_a_summary_and_cover_nothing(sessions: SessionService) -> None:
+    say(sessions, "r1", "a1", "d1")
+    sessions.compact(SID, None, OnlySummary(), branch="a")
+    assert [message.text for message in sessions.view(SID).told("a")] == ["r1", "so far", "a1"]
+
+
+@pytest.mark.parametrize("branch", ["", ".", "a.", "a..b"])
+def test_nothing_is_told_to_a_malformed_branch(sessions: SessionService, branch: str) -> None:
+    say(sessions, "a1")
+    with pytest.raises(InvalidIdError):
+        sessions.view(SID).told(branch)
 
 
 def test_the_boundary_names_the_whole_view_in_front_of_the_summary_and_behind_it(

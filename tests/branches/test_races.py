@@ -1,4 +1,4 @@
-"""Two passes of different branches over late appends: both are recorded, in either order with the same view."""
+"""Two passes of different branches over late appends are both recorded, in any order with the same view."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from tests.laws.oracle import Unit
 from tests.laws.profiles import effort
 
 from turnlog.application.service import SessionService
-from turnlog.domain.compaction import CompactionReason, CompactionRequest, CompactionResult, CompactionStrategy
+from turnlog.domain.compaction import (
+    CompactionReason,
+    CompactionRequest,
+    CompactionResult,
+    CompactionStrategy,
+)
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.view import project
@@ -84,14 +89,12 @@ def same_log(sessions: SessionService, said: Sequence[NewEvent], copies: int) ->
 
 def _with_ids(said: Sequence[NewEvent], prefix: str) -> list[NewEvent]:
     return [
-        NewEvent(
-            message=new.message, branch=new.branch, synthetic=new.synthetic, id=f"{prefix}{place}"
-        )
+        NewEvent(message=new.message, branch=new.branch, synthetic=new.synthetic, id=f"{prefix}{place}")
         for place, new in enumerate(said)
     ]
 
 
-@effort(150, 5000)
+@effort(80, 5000)
 @given(said=conversations(18), one=passes, other=passes)
 def test_the_order_of_two_passes_of_different_branches_makes_no_difference(
     said: list[NewEvent], one: Pass, other: Pass
@@ -121,7 +124,7 @@ def _raced(
     return result, within[0]
 
 
-@effort(150, 5000)
+@effort(80, 5000)
 @given(said=conversations(), late=conversations(4), one=passes)
 def test_late_messages_of_others_stand_behind_what_a_pass_leaves(
     said: list[NewEvent], late: list[NewEvent], one: Pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import ClassVar
 from uuid import UUID
 
@@ -221,4 +222,24 @@ def test_a_store_that_cannot_erase_deletes_with_erase_false(unsupported: Session
     assert deletion.erasure == "unsupported"
     assert deletion.reason
     assert unsupported.find(SID) is None
+    unsupported.app.close()
+
+
+def test_a_store_that_cannot_erase_still_deletes_what_expired(unsupported: SessionService) -> None:
+    assert unsupported.delete_expired(datetime(9999, 1, 1, tzinfo=UTC)) == 1
+    assert unsupported.find(SID) is None
+    unsupported.app.close()
+
+
+def test_a_store_that_cannot_erase_has_nothing_to_sweep(unsupported: SessionService) -> None:
+    with pytest.raises(ErasureUnsupportedError):
+        unsupported.sweep()
+    unsupported.app.close()
+
+
+def test_the_capabilities_say_whether_a_store_can_erase(
+    unsupported: SessionService, sessions: SessionService
+) -> None:
+    assert sessions.capabilities.erases
+    assert not unsupported.capabilities.erases
     unsupported.app.close()

@@ -130,3 +130,8 @@ def test_one_of_until_and_by_is_needed(sessions: SessionService) -> None:
 def test_until_and_by_exclude_each_other(sessions: SessionService) -> None:
     with pytest.raises(InvalidSettingError):
         sessions.extend(SID, None, by=timedelta(days=1))
+
+
+def test_by_leads_to_a_time_that_there_is(sessions: SessionService) -> None:
+    with pytest.raises(InvalidSettingError):
+        sessions.extend(SID, by=timedelta.max)

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,7 @@ def test_nothing_is_written_behind_a_tombstone(store: Store, number: int) -> Non
         with suppress(SessionNotFoundError):
             while True:
                 service.append_message(SID, Message.user(RARE))
+                time.sleep(0.001)
 
     with ThreadPoolExecutor(len(writers)) as pool:
         done = [pool.submit(append, service) for service in writers]
@@ -56,7 +58,7 @@ def test_nothing_is_written_behind_a_tombstone(store: Store, number: int) -> Non
 
 
 APPEND = """
-import json, sys
+import json, sys, time
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.messages import Message
@@ -66,6 +68,7 @@ print("ready", flush=True)
 while True:
     try:
         sessions.append_message(sid, Message.user(text))
+        time.sleep(0.005)
     except SessionNotFoundError:
         break
 """
@@ -89,7 +92,9 @@ def started(program: str, store: Store) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
+    if process.stdout.readline() != b"ready\n":
+        process.communicate()
+        raise AssertionError("The process did not start.")
     return process
 
 

@@ -203,6 +203,11 @@ def test_a_sweep_without_a_purge_removes_no_row(sessions: SessionService, clock:
     assert sessions.sweep(purge_after=None).purged == 0
 
 
+def test_a_purge_of_what_was_deleted_before_all_times_removes_no_row(sessions: SessionService) -> None:
+    sessions.delete("gone")
+    assert sessions.sweep(purge_after=timedelta.max).purged == 0
+
+
 def test_a_session_that_was_deleted_with_erase_false_is_never_purged(
     sessions: SessionService, clock: Clock
 ) -> None:
@@ -261,6 +266,15 @@ def test_after_a_restore_the_erasures_since_the_backup_are_due_again(
     listed.delete("gone")
     with restored(tmp_path, clock) as back:
         assert [(due.session_id, due.deleted_at) for due in back.erasures(at)] == [("gone", clock.now)]
+
+
+def test_a_session_that_was_deleted_with_erase_false_is_due_again_too(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    listed.backup(tmp_path / "backup.db")
+    listed.delete("gone", erase=False)
+    with restored(tmp_path, clock) as back:
+        assert [due.session_id for due in back.erasures(clock.now)] == ["gone"]
 
 
 def test_what_was_erased_again_is_due_no_longer(listed: SessionService, tmp_path: Path, clock: Clock) -> None:

@@ -19,6 +19,7 @@ from turnlog.domain.errors import (
     InvalidBoundaryError,
     UnknownEventError,
 )
+from turnlog.domain.ids import check_id
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.session import Session
@@ -118,6 +119,9 @@ class Appending(ServiceCore):
         Raises `UnknownEventError`, `CallNotAwaitedError`.
         """
         key = self._key(session_id)
+        for given in (event_id, abandonment_id):
+            if given is not None:
+                check_id("Event id", given)
         self._writer.current(key)
         call_version = self._locate(key, event_id)
         if call_version is None:
@@ -153,6 +157,7 @@ class Appending(ServiceCore):
         what is not in the view.
         """
         key = self._key(session_id)
+        check_id("Event id", boundary_id)
         if tuple(event.id for event in summary) != boundary.summary:
             raise InvalidBoundaryError(
                 "The summary messages must be those that the boundary names, in order."

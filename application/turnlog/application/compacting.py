@@ -18,8 +18,10 @@ from turnlog.domain.compaction import (
 from turnlog.domain.errors import (
     ForeignEventError,
     InvalidPlanError,
+    InvalidSettingError,
     TurnlogError,
     VersionConflictError,
+    shown,
 )
 from turnlog.domain.ids import check_branch
 from turnlog.domain.log import NewEvent
@@ -48,6 +50,13 @@ class Compacting(ServiceCore):
         meanwhile, or one that it covers left the view, it lost its race: the result is unchanged and says so.
         What the strategy raises is raised, and nothing is written.
         """
+        if trigger is not None and not callable(trigger):
+            raise InvalidSettingError(f"A trigger is a function of the request, not {shown(trigger)}.")
+        if not hasattr(strategy, "compact"):
+            raise InvalidSettingError(
+                f"A strategy has a method `compact`; {shown(strategy)} has none: "
+                "WindowCompactionStrategy(CompactionWindow.last_turns(10)) is one."
+            )
         key = self._key(session_id)
         state = self._writer.current(key)
         view = self._streams.view(key.aggregate_id, session_id, state)

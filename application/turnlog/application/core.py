@@ -26,7 +26,7 @@ from turnlog.application.writing import Also, SessionKey, Writer
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import DuplicateEventError, InvalidSettingError, NaiveTimeError
+from turnlog.domain.errors import DuplicateEventError, InvalidSettingError, NaiveTimeError, shown
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
@@ -45,12 +45,13 @@ class Capabilities:
 
     `event_ids` says how repeats are known: `rows` or `streams` (exact, in the write itself), or `trailing`
     (exact through the version check, at the price of a look-up). `directory` is `rows` (one query) or
-    `catch-up` (the reader pays).
+    `catch-up` (the reader pays). `erases` says whether a deletion can overwrite what was said.
     """
 
     persistence: str
     event_ids: str
     directory: str
+    erases: bool
 
 
 class ServiceCore:
@@ -68,6 +69,10 @@ class ServiceCore:
         if app is not None and env is not None:
             raise InvalidSettingError(
                 "`env` is for the service's own application: give it or `app`, not both."
+            )
+        if app is not None and not isinstance(app, Application):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"`app` is an eventsourcing Application, not {shown(app)}; env=… has a name."
             )
         self._owns_app = app is None
         self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
@@ -104,6 +109,7 @@ class ServiceCore:
             persistence=self._app.env.get("PERSISTENCE_MODULE") or "eventsourcing.popo",
             event_ids=kinds[type(self._writer.ledger).__name__],
             directory="catch-up" if isinstance(self._directory, CatchUpDirectory) else "rows",
+            erases=self._eraser is not None,
         )
 
     def close(self) -> None:
@@ -224,6 +230,8 @@ class ServiceCore:
 
 def require_aware(name: str, time: datetime | None) -> None:
     """`NaiveTimeError` for a time that does not say which instant is meant."""
+    if time is not None and not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidSettingError(f"{name} is a datetime with an offset, not {shown(time)}.")
     if time is not None and time.tzinfo is None:
         raise NaiveTimeError(name, time)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -70,7 +70,7 @@ class Ending(ServiceCore):
             if expires_at == "unchanged":
                 expires_at = session.state.expires_at
                 if expires_at is not None and by is not None:
-                    expires_at = max(expires_at, now) + by
+                    expires_at = _later(max(expires_at, now), by)
             session.extend(expires_at, now=now, context=around)
 
         return self._write(session_id, also, decide)
@@ -130,7 +130,8 @@ class Ending(ServiceCore):
 
         ended = self._writer.write(key, decide, also=also)
         self._streams.forget(key.aggregate_id)
-        erasure, reason = self._erase([Erased(ended.id, ended.modified_on)]) if erase else self._kept()
+        gone = [Erased(ended.id, ended.modified_on)]
+        erasure, reason = self._erase(gone) if erase else self._keep(gone)
         if erase and erasure == "unsupported":
             raise ErasureUnsupportedError(session_id)
         return Deletion(session_id, ended.version, erasure, reason)
@@ -160,7 +161,7 @@ class Ending(ServiceCore):
         if self._eraser is None:
             raise ErasureUnsupportedError
         waiting = self._eraser.pending()
-        purged = 0 if purge_after is None else self._eraser.purge(self._now() - purge_after)
+        purged = 0 if purge_after is None else self._eraser.purge(_earlier(self._now(), purge_after))
         reason = self._eraser.scrub() or self._list_erased(self._eraser.erased())
         left = self._eraser.pending()
         return Sweep(completed=max(0, waiting - left), pending=left, purged=purged, reason=reason)
@@ -231,10 +232,12 @@ class Ending(ServiceCore):
             reason = str(error)
         return ("done", None) if reason is None else ("pending", reason)
 
-    def _kept(self) -> tuple[Erasure, str]:
+    def _keep(self, deleted: Iterable[Erased]) -> tuple[Erasure, str]:
+        """What is said of sessions that are deleted and stay in the store."""
+        listing = self._list_erased(deleted)
         if self._eraser is None:
             return "unsupported", UNSUPPORTED
-        return "kept", "The content was to be kept."
+        return "kept", listing or "The content was to be kept."
 
     def _list_erased(self, deleted: Iterable[Erased]) -> str | None:
         """Remember deletions outside the database; what went wrong, None if nothing did."""
@@ -255,3 +258,18 @@ class Ending(ServiceCore):
             raise InvalidSettingError(
                 f"`{name}` is about the whole store: call it on the service without a scope."
             )
+
+
+def _later(time: datetime, by: timedelta) -> datetime:
+    try:
+        return time + by
+    except OverflowError:
+        raise InvalidSettingError(f"`by` {by} leads behind the year 9999: say `until=None`.") from None
+
+
+def _earlier(time: datetime, by: timedelta) -> datetime:
+    """The time before, or the first of all times."""
+    try:
+        return time - by
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)

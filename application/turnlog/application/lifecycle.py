@@ -17,7 +17,7 @@ from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.json_text import check_json, from_json_text
-from turnlog.domain.session import Session
+from turnlog.domain.session import MAX_SPAN, Session
 from turnlog.domain.state import SessionState
 
 DEFAULT_TIME_TO_LIVE: Final = timedelta(days=60)
@@ -75,6 +75,12 @@ class Lifecycle(ServiceCore):
         Raises `SessionIdUnavailableError` when the id is taken, now or formerly.
         """
         now = self._now()
+        if time_to_live is not None and not isinstance(time_to_live, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError("`time_to_live` is a timedelta, as in timedelta(days=60).")
+        if time_to_live is not None and not abs(time_to_live) <= MAX_SPAN:
+            raise InvalidSettingError(
+                f"`time_to_live` is at most {MAX_SPAN.days:,} days, it is {time_to_live}."
+            )
         session = Session.open(
             str(uuid4()) if session_id is None else session_id,
             now=now,

@@ -12,6 +12,7 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
+from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery
 
 
@@ -70,6 +71,10 @@ class RecallIndex(Protocol):
 
         None when the index cannot narrow this query, so that the logs have to be read. Raises `StorageError`.
         """
+        ...
+
+    def messages(self, aggregate_id: UUID, versions: Sequence[int]) -> Sequence[MessageAppended]:
+        """The messages of a session at these versions, in order. Raises `StorageError`."""
         ...
 
 

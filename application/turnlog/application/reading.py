@@ -15,11 +15,13 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     UnknownEventError,
     UnknownVersionError,
+    shown,
 )
 from turnlog.domain.filters import EventFilter
+from turnlog.domain.ids import check_id
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message
-from turnlog.domain.state import SessionState, covers
+from turnlog.domain.state import RangeSet, SessionState
 from turnlog.domain.turns import turn_starts
 from turnlog.domain.view import View
 
@@ -66,6 +68,7 @@ class Reading(ServiceCore):
     def get_event(self, session_id: str, event_id: str) -> SessionEvent:
         """One entry of the log by its id; `UnknownEventError` when there is none."""
         key = self._key(session_id)
+        check_id("Event id", event_id)
         self._writer.current(key)
         version = self._locate(key, event_id)
         entry = None if version is None else self._streams.entry_at(key.aggregate_id, session_id, version)
@@ -123,11 +126,12 @@ class Reading(ServiceCore):
     def _entries(
         self, key: SessionKey, state: SessionState, *, backwards: bool = False
     ) -> Iterator[SessionEvent]:
+        in_view = RangeSet(state.view)
         for event in self._streams.log(key.aggregate_id, upto=state.version, backwards=backwards):
             entry = entry_of(present(event, key.session_id), key.session_id)
             if entry is None:
                 continue
-            if entry.message and not covers(state.view, entry.version):
+            if entry.message and entry.version not in in_view:
                 entry = replace(entry, archived=True)
             yield entry
 
@@ -136,6 +140,8 @@ class Reading(ServiceCore):
     ) -> SessionState:
         if version is not None and time is not None:
             raise InvalidSettingError("Give a version or a time, not both.")
+        if version is not None and not isinstance(version, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"`at_version` is a whole number, not {shown(version)}.")
         require_aware("at_time", time)
         at = version if time is None else self._streams.version_at(key.aggregate_id, time, newest)
         if at is None or not 0 <= at <= newest.version:

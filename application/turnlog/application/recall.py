@@ -13,14 +13,14 @@ from uuid import UUID
 from turnlog.application.core import Capabilities, ServiceCore
 from turnlog.application.ports import RecallIndex, SessionRow, SessionRowsRecorder
 from turnlog.domain.entries import entry_of
-from turnlog.domain.events import MessageAppended
+from turnlog.domain.events import MessageAppended, StreamEvent
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.query import EventQuery, said_at
-from turnlog.domain.state import covers, near_ranges
+from turnlog.domain.state import RangeSet
 
-_NEAR = 4
-"""Versions between two candidates that are cheaper to read along than to skip by another query."""
+_READ = 100
+"""Candidates that are read at once."""
 
 _LISTED = 500
 """Sessions that are listed at once."""
@@ -99,21 +99,22 @@ class Recall(ServiceCore):
         candidates: Mapping[UUID, Sequence[int]] | None,
     ) -> Iterator[SessionEvent]:
         """The events that match, in order, among the candidates or in the whole log."""
-        ranges: Iterable[tuple[int, int | None]] = [(0, None)]
-        wanted: frozenset[int] | None = None
-        if candidates is not None:
-            wanted = frozenset(candidates.get(aggregate_id, ()))
-            ranges = near_ranges([(version, version) for version in wanted], _NEAR)
-        for first, last in ranges:
-            for event in self._streams.log(aggregate_id, after=first - 1, upto=last):
-                if not isinstance(event, MessageAppended):
-                    continue
-                if wanted is not None and event.originator_version not in wanted:
-                    continue
-                if query.matches_text(message_text(event)):
-                    entry = entry_of(event, session_id)
-                    if entry is not None and query.matches(entry):
-                        yield entry
+        for event in self._searched_events(aggregate_id, candidates):
+            if isinstance(event, MessageAppended) and query.matches_text(message_text(event)):
+                entry = entry_of(event, session_id)
+                if entry is not None and query.matches(entry):
+                    yield entry
+
+    def _searched_events(
+        self, aggregate_id: UUID, candidates: Mapping[UUID, Sequence[int]] | None
+    ) -> Iterator[StreamEvent]:
+        index = self._recall_index
+        if candidates is None or index is None:
+            yield from self._streams.log(aggregate_id)
+            return
+        versions = iter(candidates.get(aggregate_id, ()))
+        while some := tuple(islice(versions, _READ)):
+            yield from index.messages(aggregate_id, some)
 
     def _searched_sessions(self, where: Mapping[str, Any]) -> Iterator[SessionRow]:
         """The sessions of the scope whose metadata hold these values."""
@@ -131,11 +132,15 @@ class Recall(ServiceCore):
     def _with_archived(self, events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
         """The events, those outside the view marked; what was deleted meanwhile is left out."""
         results = tuple(events)
-        states = {name: self._streams.state(self._key(name).aggregate_id) for name in _sessions(results)}
+        views: dict[str, RangeSet] = {}
+        for name in _sessions(results):
+            state = self._streams.state(self._key(name).aggregate_id)
+            if state is not None and not state.is_deleted:
+                views[name] = RangeSet(state.view)
         return tuple(
-            event if covers(state.view, event.version) else replace(event, archived=True)
+            event if event.version in views[event.session_id] else replace(event, archived=True)
             for event in results
-            if (state := states[event.session_id]) is not None and not state.is_deleted
+            if event.session_id in views
         )
 
 

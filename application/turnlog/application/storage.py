@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from eventsourcing.persistence import (
+    ConnectionPoolClosedError,
     IntegrityError,
     OperationalError,
     PersistenceError,
@@ -45,6 +46,8 @@ def storage_error(error: Exception) -> StorageError:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
         return StorageError(f"This database was not made by turnlog ({said}). Name another file.")
+    if isinstance(error, ConnectionPoolClosedError):
+        return StorageError("The service, or the application it runs on, was closed.")
     return StorageError(f"The database refused: {said}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -16,10 +16,12 @@ from turnlog.application.ledger import Ledger, TrailingLedger
 from turnlog.application.storage import pause, storage_errors, unlocked
 from turnlog.application.streams import Lru, SessionStreams, id_form
 from turnlog.domain.errors import (
+    InvalidSettingError,
     SessionNotFoundError,
     StorageError,
     TurnlogError,
     VersionConflictError,
+    shown,
 )
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.session import Session
@@ -66,6 +68,7 @@ class Writer:
         `at_version` is the version that the caller expects: a remembered state of another version is not
         used. Raises `SessionNotFoundError`, `VersionConflictError`.
         """
+        also = also if callable(also) else checked_also(also)
         retried = callable(also) or len(also) == 0
         tried = -1
         with self._turn_of(key.aggregate_id):
@@ -85,7 +88,7 @@ class Writer:
                 if not pending:
                     return session
                 tried = pending[0].originator_version
-                if self._save(session, pending, also() if callable(also) else also):
+                if self._save(session, pending, checked_also(also() if callable(also) else also)):
                     self._states.put(key.aggregate_id, session.state)
                     return session
                 self._states.drop(key.aggregate_id)
@@ -99,7 +102,7 @@ class Writer:
     def open(self, session: Session, also: Also = ()) -> bool:
         """Save a new session; False when its id is taken."""
         pending = session.recorded
-        saved = self._save(session, pending, also() if callable(also) else also)
+        saved = self._save(session, pending, checked_also(also() if callable(also) else also))
         if saved:
             self._states.put(session.id, session.state)
         return saved
@@ -168,3 +171,21 @@ class Writer:
         finally:
             if entered:
                 turnstile.release()
+
+
+def checked_also(given: object) -> Sequence[Any]:
+    """Host aggregates to save along, or `InvalidSettingError` for what is no sequence of these."""
+    if isinstance(given, (list, tuple)):
+        found = cast("Sequence[Any]", given)
+        strange = [one for one in found if not hasattr(one, "collect_events") and not _is_event(one)]
+        if not strange:
+            return found
+        given = strange[0]
+    raise InvalidSettingError(
+        f"`also` takes a list of aggregates, or a function that returns one, as in also=[order]; "
+        f"{shown(given)} is none."
+    )
+
+
+def _is_event(given: object) -> bool:
+    return hasattr(given, "originator_id") and hasattr(given, "originator_version")

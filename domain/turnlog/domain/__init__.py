@@ -1,5 +1,11 @@
 """The domain: conversations as streams of events, views, and compaction."""
 
+from turnlog.domain.archive import (
+    RecursiveSummarizationCompactionStrategy,
+    SlidingWindowCompactionStrategy,
+    TokenCountCompactionStrategy,
+    TurnWindowCompactionStrategy,
+)
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import (
     CompactionReason,
@@ -14,12 +20,15 @@ from turnlog.domain.compaction import (
 from turnlog.domain.errors import (
     BrokenBoundaryError,
     CallNotAwaitedError,
+    DuplicateEventError,
+    ForeignEventError,
     InvalidBoundaryError,
     InvalidEventError,
     InvalidFilterError,
     InvalidIdError,
     InvalidMessageError,
     InvalidPartError,
+    InvalidPlanError,
     InvalidSettingError,
     LegalHoldError,
     NaiveTimeError,
@@ -31,6 +40,7 @@ from turnlog.domain.errors import (
     TurnlogError,
     UnknownEventError,
     UnknownHoldError,
+    UnknownPlanEventError,
     UnknownVersionError,
     UnsuitableMapperError,
     VersionConflictError,
@@ -54,9 +64,11 @@ from turnlog.domain.messages import (
     ToolCallResponsePart,
     UriPart,
 )
+from turnlog.domain.plan import CompactionPlan, PlannedInsert
 from turnlog.domain.query import EventQuery, InvalidArgumentError
 from turnlog.domain.rendering import event_text
 from turnlog.domain.session import Session
+from turnlog.domain.summarizing import PromptSummarizer, SummaryPrompt
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
 from turnlog.domain.view import View, evolve, project
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
@@ -67,6 +79,7 @@ __all__ = [
     "CallNotAwaitedError",
     "CompactionBoundary",
     "CompactionPart",
+    "CompactionPlan",
     "CompactionReason",
     "CompactionRequest",
     "CompactionResult",
@@ -75,10 +88,12 @@ __all__ = [
     "CompactionTrigger",
     "CompactionWindow",
     "CompositeCompactionTrigger",
+    "DuplicateEventError",
     "EventFilter",
     "EventQuery",
     "EventType",
     "FilePart",
+    "ForeignEventError",
     "GenericPart",
     "InvalidArgumentError",
     "InvalidBoundaryError",
@@ -87,6 +102,7 @@ __all__ = [
     "InvalidIdError",
     "InvalidMessageError",
     "InvalidPartError",
+    "InvalidPlanError",
     "InvalidSettingError",
     "LegalHoldError",
     "Message",
@@ -95,7 +111,10 @@ __all__ = [
     "NewEvent",
     "NotJsonError",
     "Part",
+    "PlannedInsert",
+    "PromptSummarizer",
     "ReasoningPart",
+    "RecursiveSummarizationCompactionStrategy",
     "Role",
     "ServerToolCallPart",
     "ServerToolCallResponsePart",
@@ -104,19 +123,24 @@ __all__ = [
     "SessionEvent",
     "SessionIdUnavailableError",
     "SessionNotFoundError",
+    "SlidingWindowCompactionStrategy",
     "StorageError",
     "StorageLockedError",
     "Summary",
+    "SummaryPrompt",
     "SummaryRequest",
     "TextPart",
+    "TokenCountCompactionStrategy",
     "TokenCountTrigger",
     "TokenEstimator",
     "ToolCallPart",
     "ToolCallResponsePart",
     "TurnCountTrigger",
+    "TurnWindowCompactionStrategy",
     "TurnlogError",
     "UnknownEventError",
     "UnknownHoldError",
+    "UnknownPlanEventError",
     "UnknownVersionError",
     "UnsuitableMapperError",
     "UriPart",

@@ -139,11 +139,6 @@ class RecursiveSummarizationCompactionStrategy:
 
     def __post_init__(self) -> None:
         require_positive("max_events_to_keep", self.max_events_to_keep)
-        if self.overlap_size >= self.max_events_to_keep:
-            raise InvalidSettingError(
-                f"overlap_size ({self.overlap_size}) must be smaller than max_events_to_keep "
-                f"({self.max_events_to_keep})."
-            )
         summarizer = PromptSummarizer(
             self.model,
             self.overlap_size,
@@ -152,6 +147,11 @@ class RecursiveSummarizationCompactionStrategy:
             self.format_event,
             self.on_failure,
         )
+        if self.overlap_size >= self.max_events_to_keep:
+            raise InvalidSettingError(
+                f"overlap_size ({self.overlap_size}) must be smaller than max_events_to_keep "
+                f"({self.max_events_to_keep})."
+            )
         object.__setattr__(self, "_summarizer", summarizer)
 
     def compact(self, request: CompactionRequest) -> CompactionResult:

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError
+from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError, shown
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.turns import call_pairs, open_awaited
@@ -204,7 +204,7 @@ class CompactionTrigger(Protocol):
 def require_positive(what: str, value: int) -> int:
     """The value itself, or `InvalidSettingError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-        raise InvalidSettingError(f"{what} must be a positive whole number, not {value!r}.")
+        raise InvalidSettingError(f"{what} must be a positive whole number, not {shown(value)}.")
     return value
 
 

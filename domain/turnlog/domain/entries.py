@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from turnlog.domain.events import CallAbandoned, Compacted, EventAppended, MessageAppended, StreamEvent
+from turnlog.domain.frozen import freeze, frozen
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
 from turnlog.domain.messages import Message
@@ -23,7 +24,7 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
             session_id=session_id,
             branch=event.branch,
             synthetic=bool(event.synthetic),
-            message=Message.model_validate({"role": event.role, **content}),
+            message=freeze(Message.model_validate({"role": event.role, **content})),
             context=_context(event),
             occurred_at=_time(event.occurred_at),
         )
@@ -35,7 +36,7 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
             timestamp=event.timestamp,
             session_id=session_id,
             branch=event.branch,
-            payload=cast("dict[str, Any]", from_json_text(event.content or "{}")),
+            payload=frozen(from_json_text(event.content or "{}")),
             context=_context(event),
             occurred_at=_time(event.occurred_at),
         )

@@ -9,6 +9,9 @@ from datetime import datetime
 class TurnlogError(Exception):
     """The root of all errors that turnlog raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
 
 class InvalidPartError(TurnlogError):
     """A part of a message is malformed."""
@@ -34,7 +37,7 @@ class InvalidIdError(TurnlogError):
     """An id of a session or an event has a form that is not allowed."""
 
     def __init__(self, kind: str, value: object, rule: str) -> None:
-        super().__init__(f"{kind} {_shown(value)} is not allowed: {rule}.")
+        super().__init__(f"{kind} {shown(value)} is not allowed: {rule}.")
         self.kind = kind
         self.value = value
 
@@ -80,7 +83,7 @@ class SessionNotFoundError(TurnlogError):
     """The session does not exist, was deleted, or belongs to somebody else."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"Session {_shown(session_id)} was not found. Create it first, or check its id.")
+        super().__init__(f"Session {shown(session_id)} was not found. Create it first, or check its id.")
         self.session_id = session_id
 
 
@@ -88,7 +91,7 @@ class SessionIdUnavailableError(TurnlogError):
     """A session of this id cannot be created. The reason is not told."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"Session id {_shown(session_id)} is not available. Choose another id.")
+        super().__init__(f"Session id {shown(session_id)} is not available. Choose another id.")
         self.session_id = session_id
 
 
@@ -96,9 +99,13 @@ class VersionConflictError(TurnlogError):
     """The session moved on since it was read; nothing was written."""
 
     def __init__(self, session_id: str, expected: int, actual: int) -> None:
+        if expected == actual:
+            reason = "did not change, but an aggregate given as `also` did"
+        else:
+            reason = f"is at version {actual}, not at the expected version {shown(expected)}"
         super().__init__(
-            f"Session {_shown(session_id)} is at version {actual}, not at the expected version {expected}. "
-            "Nothing was written: read the session again and repeat the command."
+            f"Session {shown(session_id)} {reason}. "
+            "Nothing was written: load what changed again and repeat the command."
         )
         self.session_id = session_id
         self.expected = expected
@@ -109,7 +116,7 @@ class UnknownEventError(TurnlogError):
     """The session holds no such event."""
 
     def __init__(self, session_id: str, event_id: str) -> None:
-        super().__init__(f"Session {_shown(session_id)} holds no event {_shown(event_id)}. Check the id.")
+        super().__init__(f"Session {shown(session_id)} holds no event {shown(event_id)}. Check the id.")
         self.session_id = session_id
         self.event_id = event_id
 
@@ -118,8 +125,9 @@ class UnknownVersionError(TurnlogError):
     """The session has not reached this version, or had not begun at this time."""
 
     def __init__(self, session_id: str, asked: object, newest: int) -> None:
+        name = asked if isinstance(asked, str) else shown(asked)
         super().__init__(
-            f"Session {_shown(session_id)} has no version {asked}. Its versions are 0 to {newest}."
+            f"Session {shown(session_id)} has no version {name}. Its versions are 0 to {newest}."
         )
         self.session_id = session_id
         self.newest = newest
@@ -159,9 +167,22 @@ class CallNotAwaitedError(TurnlogError):
         self.call_id = call_id
 
 
-def _shown(value: object) -> str:
-    """The value quoted, valid as UTF-8 and short enough for a message."""
-    text = repr(value)
+def _restored(
+    error_class: type[TurnlogError], args: tuple[object, ...], attributes: dict[str, object]
+) -> TurnlogError:
+    """The error as it was in the process that pickled it."""
+    error = error_class.__new__(error_class, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+def shown(value: object) -> str:
+    """The value quoted, short enough for a message; also one that Python does not print."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = f"a huge {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -173,7 +194,7 @@ class ForeignEventError(TurnlogError):
     """An event of a plan belongs to another session."""
 
     def __init__(self, event_id: str, session_id: str) -> None:
-        super().__init__(f"Event {_shown(event_id)} does not belong to session {_shown(session_id)}.")
+        super().__init__(f"Event {shown(event_id)} does not belong to session {shown(session_id)}.")
         self.event_id = event_id
         self.session_id = session_id
 
@@ -182,7 +203,7 @@ class UnknownPlanEventError(TurnlogError):
     """A plan names an event that the log does not hold."""
 
     def __init__(self, event_id: str) -> None:
-        super().__init__(f"The plan names event {_shown(event_id)}, which the log does not hold.")
+        super().__init__(f"The plan names event {shown(event_id)}, which the log does not hold.")
         self.event_id = event_id
 
 
@@ -190,7 +211,7 @@ class DuplicateEventError(TurnlogError):
     """A plan would put an event into the log twice."""
 
     def __init__(self, event_id: str) -> None:
-        super().__init__(f"The plan would put event {_shown(event_id)} into the log twice.")
+        super().__init__(f"The plan would put event {shown(event_id)} into the log twice.")
         self.event_id = event_id
 
 

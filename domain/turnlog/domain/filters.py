@@ -8,7 +8,7 @@ from datetime import datetime
 from re import Pattern
 from typing import Literal, TypeAlias
 
-from turnlog.domain.errors import InvalidFilterError, NaiveTimeError
+from turnlog.domain.errors import InvalidFilterError, NaiveTimeError, shown
 from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import BlobPart, FilePart, Message, Role, UriPart
@@ -219,6 +219,8 @@ def _given(filters: Sequence[MessageFilter]) -> tuple[MessageFilter, ...]:
 
 
 def _roles(roles: Iterable[Role | str] | None) -> frozenset[Role] | None:
+    if isinstance(roles, str):
+        roles = (roles,)
     try:
         return frozenset(Role(role) for role in roles or ()) or None
     except ValueError as error:
@@ -232,12 +234,16 @@ def _match(match: str | None) -> str:
 
 
 def _at_least(name: str, value: int | None, least: int) -> int | None:
+    if value is not None and not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidFilterError(f"`{name}` is a whole number, not {shown(value)}.")
     if value is not None and value < least:
-        raise InvalidFilterError(f"`{name}` must be at least {least}, it is {value}.")
+        raise InvalidFilterError(f"`{name}` must be at least {least}, it is {shown(value)}.")
     return value
 
 
 def _aware(name: str, value: datetime | None) -> datetime | None:
+    if value is not None and not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidFilterError(f"`{name}` is a datetime with an offset, not {shown(value)}.")
     if value is not None and value.tzinfo is None:
         raise NaiveTimeError(name, value)
     return value

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
 from typing import TypeAlias, cast
 
 from turnlog.domain.errors import NotJsonError
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+
+_MAX_BITS = 14_000
+"""Larger integers are refused, because Python's own reader refuses more than 4,300 digits."""
 
 _MAX_DEPTH = 200
 """Deeper nesting is refused, because readers of JSON give up on it at depths of their own."""
@@ -19,13 +22,17 @@ def to_json_text(value: object, path: str = "value") -> str:
     """The value as compact JSON that can always be stored as UTF-8.
 
     A text that holds a lone surrogate has no UTF-8 form; then the whole is escaped to ASCII, so that it
-    comes back as it was. Raises `NotJsonError` that names the place of what JSON cannot hold.
+    comes back as it was. Where that would make one character of two surrogates that stand side by side, it is
+    `~` and the base64 of the JSON instead. Raises `NotJsonError` that names the place of what JSON cannot
+    hold.
     """
     try:
         text = _encode(value)
         text.encode()
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        if json.loads(text) != value:
+            text = "~" + b64encode(_encode(value).encode("utf-8", "surrogatepass")).decode()
     except (TypeError, ValueError, RecursionError):
         check_json(value, path)
         raise
@@ -49,12 +56,18 @@ def sorted_json_text(value: object) -> str:
 
 def from_json_text(text: str) -> JsonValue:
     """The value that `to_json_text` wrote."""
+    if text.startswith("~"):
+        text = b64decode(text[1:]).decode("utf-8", "surrogatepass")
     return cast("JsonValue", json.loads(text))
 
 
 def check_json(value: object, path: str = "value", depth: int = 0) -> None:
     """Raise `NotJsonError` unless the value comes back from JSON as it was."""
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, bool)):
+        return
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise NotJsonError(path, "an integer of thousands of digits")
         return
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -62,8 +75,8 @@ def check_json(value: object, path: str = "value", depth: int = 0) -> None:
         return
     if depth >= _MAX_DEPTH:
         raise NotJsonError(path, f"more than {_MAX_DEPTH} levels of nesting")
-    if isinstance(value, Mapping):
-        for key, item in cast("Mapping[object, object]", value).items():
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
                 raise NotJsonError(path, f"a key of type {type(key).__name__}")
             check_json(item, f"{path}.{key}", depth + 1)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
-from turnlog.domain.errors import InvalidBoundaryError, InvalidEventError
+from turnlog.domain.errors import InvalidBoundaryError, InvalidEventError, shown
 from turnlog.domain.ids import check_branch, check_id
-from turnlog.domain.messages import Message, Role
+from turnlog.domain.messages import Message, Role, ToolCallPart
 
 _TYPE = re.compile(r"[A-Z][A-Z0-9_.]{0,63}")
 
@@ -31,9 +31,9 @@ class EventType(str):
     @classmethod
     def of(cls, name: str) -> Self:
         """A type of this name: upper case, digits, `_` and `.`, a letter first, at most 64 characters."""
-        if not _TYPE.fullmatch(name):
+        if not isinstance(name, str) or not _TYPE.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidEventError(
-                f"Event type {name[:80]!r} is not allowed: upper-case letters, digits, `_` and `.`, "
+                f"Event type {shown(name)} is not allowed: upper-case letters, digits, `_` and `.`, "
                 "a letter first, at most 64 characters."
             )
         return cls(name)
@@ -124,6 +124,11 @@ class SessionEvent:
         return self.message.text if self.message else None
 
     @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The calls that the message asks for, in order."""
+        return self.message.tool_calls if self.message else ()
+
+    @property
     def is_stored_system(self) -> bool:
         """A system message that no compaction wrote. Of each branch only the latest is sent."""
         return self.role is Role.SYSTEM and not self.synthetic
@@ -157,6 +162,8 @@ class NewEvent:
         if self.branch is not None:
             check_branch(self.branch)
         EventType.of(self.type)
+        if self.message is not None and not isinstance(self.message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidEventError(f"A message is a `Message`, not {shown(self.message)}: Message.user(…).")
         if self.type == EventType.MESSAGE:
             if self.message is None or self.payload is not None:
                 raise InvalidEventError("A MESSAGE event needs a message and has no payload.")
@@ -176,6 +183,11 @@ class NewEvent:
             return given
         if isinstance(given, Message):
             return cls(message=given)
+        if not isinstance(given, SessionEvent):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidEventError(
+                f"A message, a new event or an event of a log can be appended, not {shown(given)}: "
+                "make a message of it, as in Message.user(…)."
+            )
         return cls(
             message=given.message,
             type=given.type,

@@ -91,6 +91,12 @@ class ToolCallResponsePart(Part, frozen=True):
     response: str | tuple[AnyPart, ...] = ""
     provisional: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_lookalikes(cls, data: object) -> object:
+        _refuse_instead_of("response", ("result", "content", "output"), data, InvalidPartError)
+        return data
+
 
 class ServerToolCallPart(Part, frozen=True):
     """A call that the provider ran itself."""
@@ -211,6 +217,12 @@ class Message(BaseModel, frozen=True, extra="allow"):
         except ValidationError as error:
             raise InvalidMessageError(f"A message is malformed: {_reasons(error)}.") from error
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_lookalikes(cls, data: object) -> object:
+        _refuse_instead_of("parts", ("content", "text"), data, InvalidMessageError)
+        return data
+
     @classmethod
     def of(cls, role: Role, content: Content, **fields: Any) -> Self:
         """A message of this role, made of text or of parts."""
@@ -232,13 +244,36 @@ class Message(BaseModel, frozen=True, extra="allow"):
         return cls.of(Role.ASSISTANT, content, **fields)
 
     @classmethod
-    def tool(cls, content: Content, *, id: str | None = None, name: str | None = None, **fields: Any) -> Self:  # noqa: A002 - the conventions' name
+    def tool(
+        cls,
+        content: Content,
+        *,
+        id: str | None = None,  # noqa: A002 - the conventions' name
+        name: str | None = None,
+        provisional: bool = False,
+        **fields: Any,
+    ) -> Self:
         """Results of calls: response parts, or the text of one result and the `id` of its call."""
         if isinstance(content, str):
-            content = [ToolCallResponsePart(id=id, name=name, response=content)]
-        elif id is not None or name is not None:
-            raise InvalidMessageError("`id` and `name` go with the text of one result; parts have their own.")
+            content = [ToolCallResponsePart(id=id, name=name, response=content, provisional=provisional)]
+        elif id is not None or name is not None or provisional:
+            raise InvalidMessageError(
+                "`id`, `name` and `provisional` go with the text of one result; parts have their own."
+            )
         return cls.of(Role.TOOL, content, **fields)
+
+    def awaiting(self, *call_ids: str) -> Self:
+        """This message with these of its calls marked as awaiting their result; all of them without ids."""
+        unknown = set(call_ids) - {call.id for call in self.tool_calls}
+        if unknown:
+            raise InvalidMessageError(f"The message has no call {', '.join(map(repr, sorted(unknown)))}.")
+        parts = (
+            part.model_copy(update={"awaiting": True})
+            if isinstance(part, ToolCallPart) and (not call_ids or part.id in call_ids)
+            else part
+            for part in self.parts
+        )
+        return self.model_copy(update={"parts": tuple(parts)})
 
     @property
     def text(self) -> str | None:
@@ -297,6 +332,17 @@ def _plain(model: Part | Message) -> dict[str, JsonValue]:
     if model.__pydantic_extra__:
         data.update(model.__pydantic_extra__)
     return data
+
+
+def _refuse_instead_of(
+    name: str, lookalikes: tuple[str, ...], data: object, error: type[InvalidMessageError | InvalidPartError]
+) -> None:
+    """Refuse a field that looks like `name` where that is missing: it would be kept and told to nobody."""
+    if isinstance(data, Mapping) and name not in data:
+        found = [one for one in lookalikes if one in cast("Mapping[str, object]", data)]
+        if found:
+            hint = "Message.user(…), or `parts`" if name == "parts" else f"`{name}`"
+            raise error(f"There is no field {found[0]!r} here: use {hint}.")
 
 
 def _reasons(error: ValidationError) -> str:

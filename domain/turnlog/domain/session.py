@@ -41,7 +41,10 @@ from turnlog.domain.ids import aggregate_id, check_id, is_utf8
 from turnlog.domain.json_text import checked_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
-from turnlog.domain.state import AwaitedCall, Ranges, SessionState, covers, ranges_of
+from turnlog.domain.state import AwaitedCall, Ranges, RangeSet, SessionState, ranges_of
+
+MAX_SPAN = timedelta(days=36_525)
+"""The longest time to live and idle time: a hundred years, so that no expiry leaves the calendar."""
 
 
 class Session(BaseAggregate[UUID]):
@@ -81,8 +84,10 @@ class Session(BaseAggregate[UUID]):
         check_id("Session id", session_id)
         if namespace:
             check_id("Namespace", namespace)
-        if idle is not None and idle <= timedelta(0):
-            raise InvalidSettingError(f"`idle` must be positive, it is {idle}.")
+        if idle is not None and not timedelta(0) < idle <= MAX_SPAN:
+            raise InvalidSettingError(
+                f"`idle` must be positive and at most {MAX_SPAN.days:,} days, it is {idle}."
+            )
         content = checked_json_text(dict(metadata), "metadata") if metadata else None
         if idle is not None:
             expires_at = now + idle
@@ -346,7 +351,8 @@ class Session(BaseAggregate[UUID]):
         messages = sorted((*kept, *left))
         if len(set(messages)) < len(messages):
             raise InvalidBoundaryError("A pass names each message once: as covered, pinned or preserved.")
-        if not all(covers(view, version) for version in messages):
+        held = RangeSet(view)
+        if not all(version in held for version in messages):
             raise InvalidBoundaryError("A pass can only name messages of the current view.")
         if any(call.version in left for call in self.state.awaited):
             raise InvalidBoundaryError("A call that awaits its result keeps its message in the view.")

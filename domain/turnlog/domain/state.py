@@ -8,7 +8,7 @@ loading a session is one read.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -133,13 +133,14 @@ def ranges_of(versions: Sequence[int], messages: Sequence[int], view: Ranges) ->
     messages share a range when they are neighbours, or when they shared one and no message lies between.
     """
     ranges: list[tuple[int, int]] = []
+    before = RangeSet(view)
     for version in versions:
         if ranges:
             first, last = ranges[-1]
             if version == last + 1 or (
                 version > last
                 and bisect_left(messages, version) - bisect_left(messages, last) == 1
-                and any(start <= last and version <= end for start, end in view)
+                and before.place(last) == before.place(version)
             ):
                 ranges[-1] = (first, version)
                 continue
@@ -147,9 +148,20 @@ def ranges_of(versions: Sequence[int], messages: Sequence[int], view: Ranges) ->
     return tuple(ranges)
 
 
-def covers(ranges: Ranges, version: int) -> bool:
-    """Whether one of the ranges spans the version."""
-    return any(first <= version <= last for first, last in ranges)
+class RangeSet:
+    """The ranges prepared for many questions."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = sorted(ranges)
+        self._firsts = [first for first, _ in self._ranges]
+
+    def place(self, version: int) -> int | None:
+        """Which of the ranges spans the version, None when none does."""
+        index = bisect_right(self._firsts, version) - 1
+        return index if index >= 0 and version <= self._ranges[index][1] else None
+
+    def __contains__(self, version: int) -> bool:
+        return self.place(version) is not None
 
 
 def near_ranges(ranges: Iterable[tuple[int, int]], gap: int) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from turnlog.domain.compaction import CompactionReason, Summary, SummaryRequest
-from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role
 from turnlog.domain.rendering import event_text
@@ -61,8 +61,10 @@ class PromptSummarizer:
     on_failure: FailureCallback | None = None
 
     def __post_init__(self) -> None:
-        if self.overlap_size < 0:
-            raise InvalidSettingError(f"The overlap must not be negative, it is {self.overlap_size}.")
+        if not isinstance(self.overlap_size, int) or self.overlap_size < 0:  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"The overlap is a whole number and not negative; it is {shown(self.overlap_size)}."
+            )
         if not self.shadow_prompt.strip():
             raise InvalidSettingError("The shadow prompt must not be blank.")
 

@@ -33,14 +33,16 @@ def turn_safe(events: Sequence[SessionEvent], cut: int, awaited: frozenset[str] 
 
     It stays on a turn start; 0 when no turn can leave.
     """
-    starts = turn_starts(events)
     keep_from = min((i for i, event in enumerate(events) if event.id in awaited), default=len(events))
-    held = [(call, result) for call, result in call_pairs(events) if call < result]
-    while True:
-        part = min((call for call, result in held if call < cut <= result), default=cut)
-        if part >= cut and keep_from >= cut:
-            return cut
-        cut = max((start for start in starts if start <= min(part, keep_from)), default=0)
+    pairs = sorted(call_pairs(events), key=lambda pair: pair[1])
+    earlier = (start for start in reversed(turn_starts(events)) if start < cut)
+    first_call = len(events)
+    for candidate in (cut, *earlier):
+        while pairs and pairs[-1][1] >= candidate:
+            first_call = min(first_call, pairs.pop()[0])
+        if first_call >= candidate and keep_from >= candidate:
+            return candidate
+    return 0
 
 
 @dataclass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
 from turnlog.domain.compaction import (
     CompactionReason,
@@ -15,6 +16,7 @@ from turnlog.domain.compaction import (
     SummaryRequest,
     require_positive,
 )
+from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts, with_late_results
@@ -86,6 +88,16 @@ class WindowCompactionStrategy:
     window: CompactionWindow = CompactionWindow(_Unit.EVENTS, 20)
     summarizer: CompactionSummarizer | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.window, CompactionWindow):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"A window is made by CompactionWindow.last_turns(…) and the like, not {shown(self.window)}."
+            )
+        if self.summarizer is not None and not hasattr(self.summarizer, "summarize"):
+            raise InvalidSettingError(
+                f"A summarizer has a method `summarize`; {shown(self.summarizer)} has none."
+            )
+
     def compact(self, request: CompactionRequest) -> CompactionResult:
         """One pass over the view of the request."""
         superseded = superseded_system(request.events)
@@ -133,7 +145,7 @@ class WindowCompactionStrategy:
                 prior, tuple(covered), tuple(preserved), request.tokens, request.session_id, request.branch
             )
         )
-        summary = answer if isinstance(answer, Summary) else Summary(tuple(answer))
+        summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
         if summary.messages and all(_is_blank(message) for message in summary.messages):
             return Summary(declined=CompactionReason.SUMMARY_BLANK)
         if any(message.tool_calls or message.tool_responses for message in summary.messages):
@@ -153,6 +165,20 @@ class WindowCompactionStrategy:
     def __str__(self) -> str:
         how = f" with {type(self.summarizer).__name__}" if self.summarizer else ""
         return f"window of {self.window}{how}"
+
+
+def _messages(answer: object) -> tuple[Message, ...]:
+    """The messages that a summarizer returned, or a word about what else it did."""
+    if isinstance(answer, Coroutine):
+        answer.close()
+        raise InvalidSettingError("The summarizer is asynchronous: `summarize` has to return the messages.")
+    if isinstance(answer, (list, tuple)):
+        listed = cast("Sequence[object]", answer)
+        messages = tuple(one for one in listed if isinstance(one, Message))
+        if len(messages) == len(listed):
+            return messages
+        answer = next(one for one in listed if not isinstance(one, Message))
+    raise InvalidSettingError(f"A summarizer returns a list of messages or a `Summary`, not {shown(answer)}.")
 
 
 def _is_blank(message: Message) -> bool:

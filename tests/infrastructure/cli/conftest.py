@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from turnlog.application import SessionService
+from turnlog.domain.attributes import SessionAttributes
+from turnlog.domain.messages import Message
 from turnlog.infrastructure.cli.app import run
 
 TRANSCRIPTS = Path(__file__).parents[2] / "data" / "transcripts"
@@ -71,3 +73,19 @@ def open_service(database: Path) -> OpenService:
     return lambda: SessionService(
         env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(database)}
     )
+
+
+@pytest.fixture
+def of_two_principals(open_service: OpenService) -> None:
+    """Two sessions of ada and one of bob; all speak of a parcel."""
+    with open_service() as sessions:
+        for session_id, principal in (("ada-1", "ada"), ("bob-1", "bob"), ("ada-2", "ada")):
+            title = f"{principal.capitalize()} and the parcel"
+            sessions.create(
+                session_id,
+                metadata={SessionAttributes.PRINCIPAL_NAME: principal, SessionAttributes.TITLE: title},
+            )
+            sessions.append_events(
+                session_id,
+                [Message.user(f"Where is my parcel? says {principal}."), Message.assistant("In Lund.")],
+            )

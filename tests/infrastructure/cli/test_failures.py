@@ -20,6 +20,13 @@ READING = (
     ("export", "@last"),
     ("compact", "@last"),
     ("delete", "@last", "--yes"),
+    ("search", "Houston"),
+    ("extend", "@last", "--never"),
+    ("hold", "@last", "--reason", "Case 7", "--by", "ada"),
+    ("release", "@last", "--by", "ada"),
+    ("sweep",),
+    ("backup", "backup.db"),
+    ("erasures", "--since", "2026-01-01"),
 )
 
 
@@ -122,13 +129,18 @@ def test_reading_changes_nothing(turnlog: Turnlog, database: Path, imported: str
     turnlog("sessions")
     turnlog("log", imported)
     turnlog("view", imported)
+    turnlog("search", "Houston")
 
     assert database.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "command",
-    [("import", SMALL_TALK), ("delete", "@last", "--yes")],
+    [
+        ("import", SMALL_TALK),
+        ("delete", "@last", "--yes"),
+        ("hold", "@last", "--reason", "Case 7", "--by", "ada"),
+    ],
     ids=lambda command: command[0],
 )
 def test_a_locked_database_is_a_conflict(
@@ -147,7 +159,18 @@ def test_reading_goes_on_while_another_program_writes(
 
 @pytest.mark.parametrize(
     "command",
-    [("log",), ("view",), ("compact",), ("export",), ("delete", "--yes")],
+    [
+        ("log",),
+        ("view",),
+        ("compact",),
+        ("export",),
+        ("delete", "--yes"),
+        ("extend", "--never"),
+        ("hold", "--reason", "Case 7", "--by", "ada"),
+        ("release", "--by", "ada"),
+        ("search", "Houston", "--session"),
+        ("sessions", "--before"),
+    ],
     ids=lambda command: command[0],
 )
 def test_an_unknown_session_is_not_found(turnlog: Turnlog, imported: str, command: tuple[str, ...]) -> None:
@@ -191,7 +214,34 @@ def test_a_moment_that_is_none_is_wrong_usage(turnlog: Turnlog, imported: str, a
         ("compact", "@last", "--last-turns", "0"),
         ("compact", "@last", "--last-turns", "2", "--token-budget", "9"),
         ("compact", "@last", "--strategy", "magic"),
+        ("compact", "@last", "--max-turns", "3"),
+        ("compact", "@last", "--strategy", "turns", "--last-turns", "3"),
+        ("compact", "@last", "--strategy", "tokens", "--max-tokens", "0"),
         ("sessions", "--no-such-option"),
+        ("sessions", "--principal", " "),
+        ("search",),
+        ("search", " "),
+        ("search", "x" * 201),
+        ("search", *map(str, range(21))),
+        ("search", "Houston", "--since", "yesterday"),
+        ("search", "Houston", "--role", "developer"),
+        ("search", "Houston", "--page", "-1"),
+        ("search", "Houston", "--page-size", "0"),
+        ("search", "Houston", "--principal", ""),
+        ("extend", "@last"),
+        ("extend", "@last", "--never", "--days", "3"),
+        ("extend", "@last", "--until", "soon"),
+        ("extend", "@last", "--days", "0"),
+        ("hold", "@last", "--by", "ada"),
+        ("hold", "@last", "--reason", "Case 7"),
+        ("hold", "@last", "--reason", " ", "--by", "ada"),
+        ("release", "@last"),
+        ("sweep", "--purge", "-1"),
+        ("sweep", "--purge", "9" * 20),
+        ("erasures",),
+        ("erasures", "--since", "yesterday"),
+        ("backup",),
+        ("restore",),
     ],
     ids=" ".join,
 )

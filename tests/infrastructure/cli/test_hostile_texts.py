@@ -65,6 +65,8 @@ def hostile(request: pytest.FixtureRequest, open_service: OpenService) -> str:
         ("view", "s", "--as", "openai"),
         ("view", "s", "--as", "anthropic"),
         ("export", "s"),
+        ("search", "owned", "red", "hidden", "del", "lone", "line", "markup", "boom", "exe"),
+        ("search", "owned", "red", "hidden", "del", "lone", "line", "markup", "boom", "exe", "--json"),
     ],
     ids=" ".join,
 )
@@ -98,15 +100,22 @@ def test_markup_is_shown_as_it_is_written(turnlog: Turnlog, open_service: OpenSe
         sessions.create("s")
         sessions.append_message("s", Message.user("[bold]not bold[/bold] :smile:"))
 
-    for command in ("log", "view"):
-        assert "[bold]not bold[/bold] :smile:" in turnlog(command, "s").out
+    for command in (("log", "s"), ("view", "s"), ("search", "bold")):
+        assert "[bold]not bold[/bold] :smile:" in turnlog(*command).out
 
 
 def test_an_id_with_markup_is_shown_as_it_is_written(turnlog: Turnlog, open_service: OpenService) -> None:
     with open_service() as sessions:
         sessions.create("[bold]s[/bold]")
 
-    for command in (("sessions",), ("compact", "@last"), ("delete", "@last", "--yes")):
+    for command in (
+        ("sessions",),
+        ("compact", "@last"),
+        ("extend", "@last", "--never"),
+        ("hold", "@last", "--reason", "Case 7", "--by", "ada"),
+        ("release", "@last", "--by", "ada"),
+        ("delete", "@last", "--yes"),
+    ):
         assert "[bold]s[/bold]" in turnlog(*command).out
 
 

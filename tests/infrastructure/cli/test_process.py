@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK
+
+from turnlog.application import SessionService
 
 COMMAND = (sys.executable, "-c", "from turnlog.infrastructure.cli import main; main()")
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
@@ -74,7 +77,8 @@ def test_the_status_is_that_of_the_process(
 
 @pytest.mark.usefixtures("long_session")
 @pytest.mark.parametrize(
-    "command", ["log @last", "log @last --json", "view @last", "view @last --as openai", "export @last"]
+    "command",
+    ["log @last", "log @last --json", "view @last", "view @last --as openai", "export @last", "search long"],
 )
 def test_a_reader_that_leaves_early_is_no_error(environment: Mapping[str, str], command: str) -> None:
     with subprocess.Popen(
@@ -119,9 +123,45 @@ def test_a_pipe_gets_no_escape_sequences(environment: Mapping[str, str]) -> None
 def test_on_a_terminal_lines_fit_into_80_columns(environment: dict[str, str]) -> None:
     turnlog("import", AIRLINE, SMALL_TALK, env=environment)
 
-    for command in ("sessions", "log @last", "view @last", "--help", "view --help"):
+    for command in (
+        "sessions",
+        "log @last",
+        "view @last",
+        "search flight お",
+        "strategies",
+        "sweep",
+        "--help",
+        "view --help",
+        "compact --help",
+        "search --help",
+    ):
         printed = on_a_terminal(*command.split(), env={**environment, "NO_COLOR": "1", "TERM": "dumb"})
-        assert max(map(len, printed.splitlines())) <= 80, command
+        assert max(map(cell_len, printed.splitlines())) <= 80, command
+
+
+def test_a_long_title_leaves_room_for_the_id(environment: dict[str, str], tmp_path: Path) -> None:
+    session_id = "0192f3c4-7e1a-7c55-9d8e-aa11bb22cc33"
+    env = {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(tmp_path / "turnlog.db")}
+    with SessionService(env=env) as sessions:
+        sessions.create(session_id, metadata={"title": "航空券 " * 40})
+
+    printed = on_a_terminal("sessions", env={**environment, "NO_COLOR": "1", "TERM": "dumb"}).splitlines()
+
+    assert printed[1].startswith(f"{session_id}  20")
+    assert max(map(cell_len, printed)) <= 80
+
+
+def test_a_terminal_shows_the_text_around_a_hit(environment: dict[str, str], tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": f"{'before ' * 400}the parcel{' after' * 400}"}]
+    (tmp_path / "chat.json").write_text(json.dumps({"messages": messages}))
+    turnlog("import", tmp_path / "chat.json", env=environment)
+
+    printed = on_a_terminal(
+        "search", "PARCEL", env={**environment, "NO_COLOR": "1", "TERM": "dumb"}
+    ).splitlines()
+
+    assert "before the parcel after" in printed[1]
+    assert len(printed) <= 4
 
 
 def test_a_pipe_gets_whole_lines(environment: Mapping[str, str]) -> None:
@@ -138,7 +178,7 @@ def test_a_progress_bar_is_for_terminals_only(environment: Mapping[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    "command", ["log @last", "view @last", "view @last --json", "export @last", "sessions"]
+    "command", ["log @last", "view @last", "view @last --json", "export @last", "sessions", "search colis"]
 )
 def test_an_output_that_is_not_utf8_loses_nothing(
     environment: dict[str, str], tmp_path: Path, command: str

@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import UnusableDatabaseError
 from turnlog.infrastructure.cli.moments import minute, required_time
-from turnlog.infrastructure.cli.output import console, visible, write_json
+from turnlog.infrastructure.cli.output import console, print_table, visible, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
 from turnlog.infrastructure.sqlite import restore
 
@@ -28,7 +29,10 @@ def back_up(settings: Settings, file: Path) -> int:
 
 def bring_back(settings: Settings, file: Path) -> int:
     """Make the database from a backup."""
+    _require_nothing_left_of(settings.database)
     restore(file, settings.database)
+    with database.changing(settings.database):
+        pass  # the first to open it puts it into the mode in which it can be used by several at once
     if settings.json:
         write_json({"restored": str(settings.database), "backup": str(file)})
     else:
@@ -40,6 +44,14 @@ def bring_back(settings: Settings, file: Path) -> int:
     return Status.DONE
 
 
+def _require_nothing_left_of(path: Path) -> None:
+    """SQLite would write what the log of an earlier database of this name holds into the new one."""
+    for suffix in ("-wal", "-journal"):
+        left = path.with_name(path.name + suffix)
+        if left.exists() and not path.exists():
+            raise UnusableDatabaseError(path, f"{str(left)!r} is left of an earlier one; move it away")
+
+
 def show_erasures(settings: Settings, since: str) -> int:
     """List what must be deleted again; status 1 when nothing must."""
     time = required_time("--since", since)
@@ -48,14 +60,13 @@ def show_erasures(settings: Settings, since: str) -> int:
     if settings.json:
         write_json([{"id": one.session_id, "deleted_at": one.deleted_at.isoformat()} for one in due])
     elif due:
-        out = console()
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("SESSION", overflow="fold")
         table.add_column("DELETED (UTC)", no_wrap=True)
         for one in due:
             table.add_row(Text(visible(one.session_id), "cyan"), minute(one.deleted_at))
-        out.print(table, soft_wrap=not out.is_terminal)
-        out.print("`turnlog delete ID --yes` deletes one again.", style="dim")
+        print_table(table)
+        console().print("`turnlog delete ID --yes` deletes one again.", style="dim")
     else:
         console().print("No session has to be deleted again.")
     return Status.DONE if due else Status.FOUND_OR_NOTHING_TO_DO

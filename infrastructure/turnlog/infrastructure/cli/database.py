@@ -89,6 +89,8 @@ def _opened(
             env["APPLICATION_RECORDER_TOPIC"] = _PLAIN_RECORDER
         elif tables or not create:
             raise ForeignDatabaseError(path)
+    if mode == "mode=ro" and _is_backup(path):
+        raise UnusableDatabaseError(path, "it is a backup, of which `turnlog restore` makes a database")
     try:
         service = SessionService(env=env)
     except StorageLockedError:
@@ -106,6 +108,12 @@ def _tables(path: Path) -> frozenset[str]:
     except sqlite3.Error as error:
         raise _refused(path, error) from error
     return frozenset(name for (name,) in rows)
+
+
+def _is_backup(path: Path) -> bool:
+    """Whether it is in the mode of a single file: the framework would have to change that to read it."""
+    with path.open("rb") as file:
+        return file.read(20)[18:] == b"\1\1"
 
 
 def _uri(path: Path, mode: str) -> str:

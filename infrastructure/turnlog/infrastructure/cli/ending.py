@@ -138,7 +138,9 @@ def _print_sweep(expired: int, swept: Sweep | None, purge_days: int) -> None:
         out.print(f"Nothing was erased: {_CANNOT_ERASE}", soft_wrap=True)
         return
     out.print(f"Pending erasures completed:  {swept.completed:>7,}")
-    out.print(f"Erased events removed:       {swept.purged:>7,}  (deleted {purge_days} days ago or earlier)")
+    out.print(
+        f"Erased events removed:       {swept.purged:>7,}  (of sessions deleted over {purge_days} days ago)"
+    )
     if swept.pending:
         out.print(f"Erasures still pending:      {swept.pending:>7,}")
     if swept.reason is not None:

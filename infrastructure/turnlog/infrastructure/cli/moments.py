@@ -22,7 +22,7 @@ def required_time(option: str, text: str) -> datetime:
     """The ISO time of an option, or `CommandUsageError`."""
     time = time_of(text)
     if time is None:
-        raise CommandUsageError(f"{option} {text!r} is no time, as in {EXAMPLE}.")
+        raise CommandUsageError(f"{option} {text!r} is no time: give one as in {EXAMPLE}.")
     return time
 
 

@@ -9,10 +9,13 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 _STEERING = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f"
 """What steers a terminal or hides text (C1 controls, direction marks, tags), or has no UTF-8 form."""
+
+_UNBOUNDED = 1_000_000
 
 _HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f{_STEERING}]")
 _HIDDEN_IN_JSON = re.compile(f"[{_STEERING}]")
@@ -28,6 +31,12 @@ class _Console(Console):
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
     """A console that takes every text as it is: no markup, no emoji names, no highlighting."""
     return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+
+def print_table(table: Table) -> None:
+    """Print the table: within the width of a terminal, elsewhere as wide as it is."""
+    out = console()
+    (out if out.is_terminal else console(width=_UNBOUNDED)).print(table)
 
 
 def visible(text: str) -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +28,15 @@ from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import EXAMPLE, minute, time_of
 from turnlog.infrastructure.cli.options import Form
-from turnlog.infrastructure.cli.output import console, one_line, visible, write_json, write_json_text
+from turnlog.infrastructure.cli.output import (
+    console,
+    one_line,
+    one_line_of,
+    print_table,
+    visible,
+    write_json,
+    write_json_text,
+)
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.rendering import event_line, message_block
 from turnlog.infrastructure.cli.settings import Settings, Status
@@ -37,6 +46,9 @@ _ASKED = "@ask"
 
 _TITLE = 16
 """Cells that a title gets at least."""
+
+_BESIDE = 28
+"""Cells of a line of sessions that are neither id nor title."""
 
 
 def show_sessions(settings: Settings, *, principal: str | None, limit: int, before: str | None) -> int:
@@ -53,7 +65,7 @@ def show_sessions(settings: Settings, *, principal: str | None, limit: int, befo
     if not found:
         out.print(_no_sessions(settings, principal, before), soft_wrap=True)
         return Status.DONE
-    out.print(_sessions_table(rows, on_terminal=out.is_terminal), soft_wrap=not out.is_terminal)
+    print_table(_sessions_table(rows, out.width if out.is_terminal else None))
     if len(found) > limit:
         out.print(f"There are more: --before {one_line(rows[-1].session_id)}", style="dim", soft_wrap=True)
     return Status.DONE
@@ -175,18 +187,23 @@ def event_data(event: SessionEvent) -> dict[str, Any]:
     return data
 
 
-def _sessions_table(rows: Sequence[SessionRow], *, on_terminal: bool) -> Table:
+def _sessions_table(rows: Sequence[SessionRow], width: int | None) -> Table:
+    """The table in lines of this width: titles are cut, and ids folded where that is not enough."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("SESSION", overflow="fold")
     table.add_column("CREATED (UTC)", no_wrap=True)
     table.add_column("MSGS", justify="right", no_wrap=True)
-    titled = any(SessionAttributes.TITLE in row.metadata for row in rows)
-    if titled:
-        table.add_column("TITLE", no_wrap=on_terminal, overflow="ellipsis", min_width=_TITLE)
+    table.add_column("TITLE" if any(map(_title, rows)) else "", no_wrap=True)
+    ids = max(cell_len(visible(row.session_id)) for row in rows)
+    room = None if width is None else max(_TITLE, width - ids - _BESIDE)
     for row in rows:
-        title = [Text(one_line(_title(row)))] if titled else []
-        created = minute(row.created_at)
-        table.add_row(Text(visible(row.session_id), "cyan"), created, f"{row.messages:,}", *title)
+        title = _title(row)
+        table.add_row(
+            Text(visible(row.session_id), "cyan"),
+            minute(row.created_at),
+            f"{row.messages:,}",
+            Text(one_line(title) if room is None else one_line_of(title, room)),
+        )
     return table
 
 

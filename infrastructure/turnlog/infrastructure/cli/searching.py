@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -106,8 +107,9 @@ def excerpt(text: str, terms: Sequence[str], room: int | None) -> Text:
     if room is None:
         before, after = flat(text[:start].lstrip()), flat(text[end:].rstrip())
     else:
-        before = _end_of(flat(text[max(0, start - 8 * room) : start].lstrip()), room // 3)
         after = flat(text[end : end + 8 * room].rstrip())
+        left = max(room // 3, room - cell_len(after) - cell_len(flat(text[start:end])))
+        before = _end_of(flat(text[max(0, start - 8 * room) : start].lstrip()), left)
     line = Text.assemble(before, (flat(text[start:end]), "bold yellow"), after)
     if room is not None:
         line.truncate(room, overflow="ellipsis")

@@ -17,7 +17,7 @@ from turnlog.domain.compaction import CompactionStrategy
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.options import StrategyName
-from turnlog.infrastructure.cli.output import console, write_json
+from turnlog.infrastructure.cli.output import console, print_table, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 
@@ -104,7 +104,6 @@ def show_strategies(settings: Settings) -> int:
     if settings.json:
         write_json([_data(size) for size in _SIZES])
         return Status.DONE
-    out = console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("STRATEGY", "SIZE"):
         table.add_column(name, no_wrap=True)
@@ -113,8 +112,9 @@ def show_strategies(settings: Settings) -> int:
     for size in _SIZES:
         default = "" if size.default is None else f"{size.default:,}"
         table.add_row(size.strategy.value, f"{size.option} N", default, size.keeps)
-    out.print(table)
-    out.print(_ALWAYS, style="dim")
+    print_table(table)
+    out = console()
+    out.print(_ALWAYS, style="dim", soft_wrap=not out.is_terminal)
     return Status.DONE
 
 

@@ -2,7 +2,7 @@
 
 The table holds no text, only which trigrams each message has (contentless, `detail=none`), so what it finds
 are candidates that are checked against the log. A message's row id is the position of its session in the
-directory and its version: a session is one range of row ids, and a search in it costs the same however many
+directory and its version: a session is one range of row ids, and a search in it hardly depends on how many
 others there are. Messages are indexed in batches, in the transaction of a write; what stands behind the
 mark is not indexed yet, and every search takes it as candidates.
 """
@@ -45,9 +45,6 @@ _VERSION_BITS: Final = 32
 _PAGE: Final = 500
 _RANGES: Final = 16
 """Sessions that are searched one by one; of more of them the hits are taken out of those of the store."""
-
-_NO_TEXT_LEFT: Final = sqlite3.sqlite_version_info >= (3, 42)
-"""Whether the index itself can remove what it held of a message; before, it has to be rewritten."""
 
 CREATE = (
     """
@@ -133,8 +130,6 @@ class SqliteRecallIndex:
         if mark is None:  # nothing says what it holds, and it is built anew anyway
             cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('delete-all')")
             return
-        if _NO_TEXT_LEFT:
-            cursor.execute("INSERT INTO turnlog_recall (turnlog_recall, rank) VALUES ('secure-delete', 1)")
         for rows in self._stream(cursor, aggregate_id):
             held = [
                 row
@@ -149,9 +144,11 @@ class SqliteRecallIndex:
             self.rewrite(cursor)
 
     def rewrite(self, cursor: SQLiteCursor) -> None:
-        """Write the index anew where its SQLite leaves traces of what was removed, once for many removals."""
-        if not _NO_TEXT_LEFT:
-            cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('optimize')")
+        """Write the index anew without what was removed from it, once for many removals.
+
+        FTS5 could do that by itself (`secure-delete`), at a hundred times the cost for a long session.
+        """
+        cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('optimize')")
 
     def candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery
@@ -172,11 +169,20 @@ class SqliteRecallIndex:
                 for rowid in _hits(cursor, expression, positions):
                     position, version = rowid >> _VERSION_BITS, rowid & ((1 << _VERSION_BITS) - 1)
                     found.setdefault(positions[position], []).append(version)
-            wanted = frozenset(aggregate_ids)
-            for aggregate_id, version in self._not_indexed(cursor, mark or 0):
-                if aggregate_id in wanted:
-                    found.setdefault(aggregate_id, []).append(version)
+            for aggregate_id, version in self._not_indexed(cursor, mark or 0, aggregate_ids):
+                found.setdefault(aggregate_id, []).append(version)
         return {aggregate_id: sorted(versions) for aggregate_id, versions in found.items()}
+
+    def messages(self, aggregate_id: UUID, versions: Sequence[int]) -> Sequence[MessageAppended]:
+        """The messages of a session at these versions, in order."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            rows = self._rows(
+                cursor,
+                "originator_id = ? AND topic = ? AND originator_version IN (SELECT value FROM json_each(?)) "
+                "ORDER BY originator_version",
+                (self._stored_id(aggregate_id), MessageAppended.TOPIC, json.dumps(list(versions))),
+            )
+        return [message for row in rows if (message := self._message(row))]
 
     def _mark(self, cursor: SQLiteCursor) -> int | None:
         """The last notification that is indexed; None when the index has to be built anew.
@@ -194,18 +200,23 @@ class SqliteRecallIndex:
         row = cursor.fetchone()
         return None if row is None else int(row[0])
 
-    def _not_indexed(self, cursor: SQLiteCursor, mark: int) -> Iterator[tuple[UUID, int]]:
+    def _not_indexed(
+        self, cursor: SQLiteCursor, mark: int, aggregate_ids: Iterable[UUID]
+    ) -> Iterator[tuple[UUID, int]]:
+        """The messages of these sessions behind the mark; each + keeps SQLite from reading whole sessions."""
+        searched = {self._stored_id(aggregate_id): aggregate_id for aggregate_id in aggregate_ids}
         cursor.execute(
-            f"SELECT originator_id, originator_version FROM {self._events} WHERE rowid > ? AND +topic = ?",  # noqa: S608 - the recorder's table
-            (mark, MessageAppended.TOPIC),
+            "SELECT originator_id, originator_version "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE rowid > ? AND +topic = ? "
+            "AND +originator_id IN (SELECT value FROM json_each(?))",
+            (mark, MessageAppended.TOPIC, json.dumps(list(searched))),
         )
         for row in cursor.fetchall():
-            yield UUID(row[0]), row[1]
+            yield searched[row["originator_id"]], row["originator_version"]
 
     def _stream(self, cursor: SQLiteCursor, aggregate_id: UUID) -> Iterator[list[Any]]:
         """The events of the session, page by page."""
-        uuids = self._datastore.originator_id_type == "uuid"
-        stored_id = aggregate_id.hex if uuids else str(aggregate_id)
+        stored_id = self._stored_id(aggregate_id)
         after = -1
         while rows := self._rows(
             cursor,
@@ -227,26 +238,32 @@ class SqliteRecallIndex:
         """Row id and indexed text of the messages among these rows, by row id, as the index is fastest."""
         positions: dict[str, int | None] = {}
         documents: list[tuple[int, str]] = []
-        for _, stored_id, version, topic, state in rows:
-            if topic == MessageAppended.TOPIC:
-                if stored_id not in positions:
-                    positions[stored_id] = _position(cursor, UUID(stored_id))
-                position = positions[stored_id]
-                text = self._text(stored_id, version, topic, state)
-                if position is not None and text:
-                    documents.append(((position << _VERSION_BITS) + version, _indexed(text)))
+        for row in rows:
+            stored_id = row["originator_id"]
+            if row["topic"] != MessageAppended.TOPIC:
+                continue
+            if stored_id not in positions:
+                positions[stored_id] = _position(cursor, UUID(stored_id))
+            position, message = positions[stored_id], self._message(row)
+            text = message_text(message) if message else None
+            if position is not None and text:
+                rowid = (position << _VERSION_BITS) + row["originator_version"]
+                documents.append((rowid, _indexed(text)))
         return sorted(documents)
 
-    def _text(self, stored_id: str, version: int, topic: str, state: bytes) -> str | None:
+    def _message(self, row: Any) -> MessageAppended | None:
         uuids = self._datastore.originator_id_type == "uuid"
         stored = StoredEvent(
-            originator_id=UUID(stored_id) if uuids else stored_id,
-            originator_version=version,
-            topic=topic,
-            state=state,
+            originator_id=UUID(row["originator_id"]) if uuids else row["originator_id"],
+            originator_version=row["originator_version"],
+            topic=row["topic"],
+            state=row["state"],
         )
         event = self._mapper.to_domain_event(stored)
-        return message_text(event) if isinstance(event, MessageAppended) else None
+        return event if isinstance(event, MessageAppended) else None
+
+    def _stored_id(self, aggregate_id: UUID) -> str:
+        return aggregate_id.hex if self._datastore.originator_id_type == "uuid" else str(aggregate_id)
 
 
 def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[int]:

@@ -21,7 +21,7 @@ def extend(
     days: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_MAX_DAYS, metavar="N", help="N days longer than now planned.", show_default=False
+            min=1, max=_MAX_DAYS, metavar="N", help="N days later than planned.", show_default=False
         ),
     ] = None,
     never: Annotated[bool, typer.Option("--never", help="It never expires.")] = False,

@@ -95,7 +95,12 @@ def search(
         ),
     ] = None,
     role: Annotated[
-        list[RoleName] | None, typer.Option(help="Said by this role; can be repeated.", show_default=False)
+        list[RoleName] | None,
+        typer.Option(
+            metavar="ROLE",
+            help="Said by system, user, assistant or tool; can be repeated.",
+            show_default=False,
+        ),
     ] = None,
     branch: Annotated[
         str | None, typer.Option(metavar="NAME", help="What this sub-agent can see.", show_default=False)

@@ -35,7 +35,10 @@ def import_(
 def compact(
     context: typer.Context,
     session: SessionId,
-    strategy: Annotated[StrategyName, typer.Option(help="What decides.")] = StrategyName.WINDOW,
+    strategy: Annotated[
+        StrategyName,
+        typer.Option(metavar="NAME", help="What decides: window, sliding, turns or tokens."),
+    ] = StrategyName.WINDOW,
     last_events: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="window: the newest N messages (default: 20).")
     ] = None,

@@ -1,0 +1,77 @@
+"""JSON values that cannot be changed in place, so that a remembered event stays what the log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NoReturn, cast
+
+from turnlog.domain.messages import Message, Part
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise TypeError("What a log holds is read-only: change a copy of it (copy.deepcopy).")
+
+
+_refuse: Any = _refused
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses changes; a copy of it is a plain dict."""
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {name: deepcopy(value, memo) for name, value in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that refuses changes; a copy of it is a plain list."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [deepcopy(value, memo) for value in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def frozen(value: Any) -> Any:
+    """The JSON value with every dict and list of it frozen."""
+    if isinstance(value, dict):
+        return FrozenDict((name, frozen(item)) for name, item in cast("dict[str, Any]", value).items())
+    if isinstance(value, list):
+        return FrozenList(map(frozen, cast("Sequence[Any]", value)))
+    return value
+
+
+def freeze(message: Message) -> Message:
+    """The message itself, with the free-form values in it frozen."""
+    _freeze_fields(message, ("shape", "metadata"))
+    for part in message.parts:
+        _freeze_part(part)
+    return message
+
+
+def _freeze_part(part: Part) -> None:
+    _freeze_fields(part, ())
+    response = part.__dict__.get("response")
+    if isinstance(response, tuple):
+        for inner in cast("tuple[Part, ...]", response):
+            _freeze_part(inner)
+
+
+def _freeze_fields(model: Message | Part, names: tuple[str, ...]) -> None:
+    for name in names:
+        if isinstance(model.__dict__[name], Mapping):
+            model.__dict__[name] = frozen(model.__dict__[name])
+    extra = cast("Any", model.__pydantic_extra__)
+    if extra:
+        for name, value in extra.items():
+            extra[name] = frozen(value)
