@@ -15,7 +15,6 @@ from turnlog.application.erasing import (
 from turnlog.application.lifecycle import SessionDetails
 from turnlog.application.ports import SessionRow
 from turnlog.application.reading import SessionUsage
-from turnlog.application.recall import RecallCapabilities
 from turnlog.application.recall_tools import ConversationSearch, CrossSessionSearch, RecallResult
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import AnchorSnapshots, Sessions
@@ -31,7 +30,6 @@ __all__ = [
     "Deletion",
     "ErasureDue",
     "ErasureUnsupportedError",
-    "RecallCapabilities",
     "RecallResult",
     "SessionDetails",
     "SessionEraser",

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from eventsourcing.application import Application
 
-from turnlog.application.recall import RecallCapabilities
+from turnlog.application.core import Capabilities
 from turnlog.application.service import SessionService
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.log import SessionEvent
@@ -70,7 +70,7 @@ class AsyncSessionService:
         return self.sync.app
 
     @property
-    def capabilities(self) -> RecallCapabilities:
+    def capabilities(self) -> Capabilities:
         """What holds on the store beneath."""
         return self.sync.capabilities
 

@@ -17,7 +17,7 @@ from turnlog.application.directory import CatchUpDirectory
 from turnlog.application.erasers import eraser_of
 from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
-from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder
 from turnlog.application.sessions import Sessions
 from turnlog.application.storage import unlocked
 from turnlog.application.streams import Lru, SessionStreams
@@ -26,7 +26,14 @@ from turnlog.application.writing import Also, SessionKey, Writer
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import DuplicateEventError, InvalidSettingError, NaiveTimeError, shown
+from turnlog.domain.errors import (
+    DuplicateEventError,
+    InvalidSettingError,
+    NaiveTimeError,
+    SessionNotFoundError,
+    StorageError,
+    shown,
+)
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
@@ -39,18 +46,24 @@ from turnlog.domain.view import View
 _ESTIMATOR_TOPIC = "turnlog.infrastructure.tokens:TiktokenEstimator"
 
 
+_ROWS_CHECKS = {"eventsourcing.sqlite": "turnlog.infrastructure.sqlite:has_session_rows"}
+"""By persistence module, who says whether a store has rows about sessions."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What holds on the store beneath.
 
     `event_ids` says how repeats are known: `rows` or `streams` (exact, in the write itself), or `trailing`
     (exact through the version check, at the price of a look-up). `directory` is `rows` (one query) or
-    `catch-up` (the reader pays). `erases` says whether a deletion can overwrite what was said.
+    `catch-up` (the reader pays). `recall` is `index`, or `log`: every search reads the logs. `erases` says
+    whether a deletion can overwrite what was said.
     """
 
     persistence: str
     event_ids: str
     directory: str
+    recall: str
     erases: bool
 
 
@@ -88,6 +101,7 @@ class ServiceCore:
             self._directory: Directory = recorder.directory
             self._writer = Writer(self._app, self._streams, RowLedger(recorder))
         else:
+            _refuse_forgotten_rows(self._app)
             self._directory = CatchUpDirectory(self._app)
             self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
         self._eraser = eraser_of(self._app)
@@ -109,8 +123,14 @@ class ServiceCore:
             persistence=self._app.env.get("PERSISTENCE_MODULE") or "eventsourcing.popo",
             event_ids=kinds[type(self._writer.ledger).__name__],
             directory="catch-up" if isinstance(self._directory, CatchUpDirectory) else "rows",
+            recall="log" if self._recall_index is None else "index",
             erases=self._eraser is not None,
         )
+
+    @property
+    def _recall_index(self) -> RecallIndex | None:
+        recorder = self._app.recorder
+        return recorder.recall if isinstance(recorder, SessionRowsRecorder) else None
 
     def close(self) -> None:
         """Close the service's own application; a host's stays open."""
@@ -191,19 +211,26 @@ class ServiceCore:
         """The session by both of its ids. In a scope a foreign one is a stream that nobody ever wrote."""
         check_id("Session id", session_id)
         key = SessionKey(session_id, aggregate_id(session_id, self._namespace))
-        if self._principal is not None and self._owner(key) != self._principal:
+        if self._principal is None:
+            return key
+        state = self._streams.state(key.aggregate_id)
+        if state is None or self._owner(key, state) != self._principal:
             return SessionKey(session_id, entry_id(key.aggregate_id, "nobody\0"))
-        return key
+
+        def still_owned(now: SessionState) -> None:
+            if now.metadata_version != state.metadata_version and self._owner(key, now) != self._principal:
+                raise SessionNotFoundError(session_id)
+
+        return replace(key, check=still_owned)
 
     @property
     def _scope(self) -> Mapping[str, Any]:
         """The metadata that every session of this service's scope has."""
         return {} if self._principal is None else {SessionAttributes.PRINCIPAL_NAME: self._principal}
 
-    def _owner(self, key: SessionKey) -> object:
-        """The principal of the session as its newest metadata say."""
-        state = self._streams.state(key.aggregate_id)
-        return self._metadata(key, state).get(SessionAttributes.PRINCIPAL_NAME) if state else None
+    def _owner(self, key: SessionKey, state: SessionState) -> object:
+        """The principal of the session as its metadata say."""
+        return self._metadata(key, state).get(SessionAttributes.PRINCIPAL_NAME)
 
     def _metadata(self, key: SessionKey, state: SessionState) -> Mapping[str, Any]:
         """The metadata of the session in this state."""
@@ -226,6 +253,17 @@ class ServiceCore:
         now = self._clock()
         require_aware("The clock's time", now)
         return now
+
+
+def _refuse_forgotten_rows(app: Application[UUID]) -> None:
+    """`StorageError` for a store whose rows about sessions would not be written from now on."""
+    topic = _ROWS_CHECKS.get(app.env.get("PERSISTENCE_MODULE") or "")
+    if topic is not None and resolve_topic(topic)(app.recorder):
+        raise StorageError(
+            "This database has rows about sessions, but the application's recorder does not write them, so "
+            "repeats would be appended twice. Put SessionRows in front of the recorder, or set "
+            "APPLICATION_RECORDER_TOPIC=turnlog.infrastructure.sqlite:SqliteSessionRecorder."
+        )
 
 
 def require_aware(name: str, time: datetime | None) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, cast
 from uuid import UUID
 
-from turnlog.application.core import Capabilities, ServiceCore
-from turnlog.application.ports import RecallIndex, SessionRow, SessionRowsRecorder
+from turnlog.application.core import ServiceCore
+from turnlog.application.ports import SessionRow
 from turnlog.domain.entries import entry_of
 from turnlog.domain.events import MessageAppended, StreamEvent
 from turnlog.domain.json_text import check_json, from_json_text
@@ -26,26 +26,12 @@ _LISTED = 500
 """Sessions that are listed at once."""
 
 
-@dataclass(frozen=True)
-class RecallCapabilities(Capabilities):
-    """What holds on the store beneath; `recall` is `index`, or `log`: every search reads the logs."""
-
-    recall: str
-
-
 class Recall(ServiceCore):
     """The use cases that search the whole log of sessions, covered and synthetic messages included.
 
     A search that starts after an append returned finds what was appended. On a store with an index the
     index narrows what is read; every result is checked against the stored text, with or without it.
     """
-
-    @property
-    def capabilities(self) -> RecallCapabilities:
-        """What holds on the store beneath."""
-        return RecallCapabilities(
-            **vars(super().capabilities), recall="index" if self._recall_index else "log"
-        )
 
     def search_events(self, session_id: str, query: EventQuery) -> tuple[SessionEvent, ...]:
         """The messages of the session that meet the query, in log order; empty when there is no session.
@@ -80,11 +66,6 @@ class Recall(ServiceCore):
         first, end = query.limits
         ordered = sorted(found, key=_order) if end is None else heapq.nsmallest(end, found, key=_order)
         return self._with_archived(ordered[first:])
-
-    @property
-    def _recall_index(self) -> RecallIndex | None:
-        recorder = self._app.recorder
-        return recorder.recall if isinstance(recorder, SessionRowsRecorder) else None
 
     def _recall_candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery

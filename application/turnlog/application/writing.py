@@ -42,6 +42,8 @@ class SessionKey:
 
     session_id: str
     aggregate_id: UUID
+    check: Callable[[SessionState], None] | None = None
+    """Asked about the state that is written to; refuses one that left the scope meanwhile."""
 
 
 class Writer:
@@ -122,6 +124,8 @@ class Writer:
         if state is None or not remembered:
             state = self.current(key)
             self.ledger.settle(key.aggregate_id)
+        if key.check is not None:
+            key.check(state)
         return Session.of_state(key.aggregate_id, state), remembered
 
     def _save(self, session: Session, pending: Sequence[StreamEvent], also: Sequence[Any]) -> bool:

@@ -7,11 +7,12 @@ whole session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from turnlog.domain.compaction import CompactionRequest, CompactionResult
 from turnlog.domain.log import SessionEvent
+from turnlog.domain.turns import call_pairs
 from turnlog.domain.view import View
 
 
@@ -38,9 +39,9 @@ def place(result: CompactionResult, events: Sequence[SessionEvent], branch: str)
     kept behind the last covered one, or where that one stood.
     """
     gone = {event.id for event in result.covered_events}
-    last = max(index for index, event in enumerate(events) if event.id in gone)
+    last = max((index for index, event in enumerate(events) if event.id in gone), default=-1)
     following = (i for i in range(last + 1, len(events)) if events[i].branch == branch)
-    at = next(following, last) if result.summary else 0
+    at = _unparted(events, gone, branch, next(following, last)) if result.summary else 0
     kept = [(index, event) for index, event in enumerate(events) if event.id not in gone]
     return replace(
         result,
@@ -48,3 +49,13 @@ def place(result: CompactionResult, events: Sequence[SessionEvent], branch: str)
         pinned_events=tuple(event for index, event in kept if index < at),
         preserved_events=tuple(event for index, event in kept if index >= at),
     )
+
+
+def _unparted(events: Sequence[SessionEvent], gone: Set[str], branch: str, at: int) -> int:
+    """The place, or the turn start in front of the calls of the branch that it would part from a result."""
+    kept = {i for i, event in enumerate(events) if event.branch == branch and event.id not in gone}
+    pairs = [pair for pair in call_pairs(events) if pair[0] in kept]
+    while parted := [call for call, answer in pairs if call < at <= answer]:
+        starts = (i for i in kept if i < min(parted) and replace(events[i], branch=None).starts_turn)
+        at = max(starts, default=min(parted))
+    return at

@@ -68,10 +68,10 @@ def _freeze_part(part: Part) -> None:
 
 
 def _freeze_fields(model: Message | Part, names: tuple[str, ...]) -> None:
+    fields = vars(model)
     for name in names:
-        if isinstance(model.__dict__[name], Mapping):
-            model.__dict__[name] = frozen(model.__dict__[name])
-    extra = cast("Any", model.__pydantic_extra__)
+        if isinstance(fields[name], Mapping):
+            fields[name] = frozen(fields[name])
+    extra = object.__getattribute__(model, "__pydantic_extra__")
     if extra:
-        for name, value in extra.items():
-            extra[name] = frozen(value)
+        extra.update({name: frozen(value) for name, value in extra.items()})

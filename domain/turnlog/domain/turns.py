@@ -100,11 +100,18 @@ def with_late_results(
     A later message that answers a call of the preamble and one of a turn draws that call along as well.
     """
     together = [*preamble, *turns]
-    pairs = call_pairs(together)
+    linked: dict[int, set[int]] = defaultdict(set)
+    for call, result in call_pairs(together):
+        linked[call].add(result)
+        linked[result].add(call)
     first = set(range(len(preamble)))
-    while parted := {i for pair in pairs if len(first.intersection(pair)) == 1 for i in pair} - first:
-        first |= parted
-    late = {index for index in first if index >= len(preamble)}
+    late: set[int] = set()
+    reached = list(first)
+    while reached:
+        for index in linked.get(reached.pop(), ()):
+            if index not in first and index not in late:
+                late.add(index)
+                reached.append(index)
     if not late:
         return list(preamble), list(turns)
     rest = range(len(preamble), len(together))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from turnlog.domain.errors import BrokenBoundaryError
-from turnlog.domain.ids import is_ancestor
+from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Message
 
@@ -33,6 +33,8 @@ class View:
 
     def told_events(self, branch: str | None = None) -> tuple[SessionEvent, ...]:
         """The events that the model of this branch is told: its own and those of its ancestors."""
+        if branch is not None:
+            check_branch(branch)
         return tuple(event for event in self.events if is_ancestor(event.branch, branch))
 
     def told(self, branch: str | None = None) -> tuple[Message, ...]:

@@ -29,6 +29,7 @@ def reading(path: Path) -> Generator[SessionService]:
     """The sessions of an existing database, which is opened such that it cannot be changed."""
     if not path.exists():
         raise DatabaseNotFoundError(path)
+    _require_file(path)
     with _opened(path, "mode=ro", _tables(path)) as service:
         yield service
 
@@ -41,9 +42,16 @@ def changing(path: Path, *, create: bool = False) -> Generator[SessionService]:
             raise DatabaseNotFoundError(path)
         if not path.absolute().parent.is_dir():
             raise UnusableDatabaseError(path, "its folder does not exist")
+    else:
+        _require_file(path)
     tables = _tables(path) if path.exists() else frozenset[str]()
     with _opened(path, "mode=rwc" if create else "mode=rw", tables, create=create) as service:
         yield service
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise UnusableDatabaseError(path, "it is not a regular file")
 
 
 def session_id(service: SessionService, given: str) -> str:

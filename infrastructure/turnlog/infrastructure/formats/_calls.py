@@ -200,7 +200,7 @@ def arguments_text(arguments: str) -> str:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()  # a reader may refuse lone surrogates
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or _is_deeper(cast("object", value), _MAX_DEPTH):

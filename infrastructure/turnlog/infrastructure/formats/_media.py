@@ -90,7 +90,7 @@ def text_of(blob: BlobPart) -> str:
 
 def is_web(uri: str) -> bool:
     """Whether a provider can fetch it."""
-    return uri.startswith(("https://", "http://")) and len(uri) > len("https://")
+    return re.fullmatch(r"https?://[^\s/\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*", uri) is not None
 
 
 def as_text(given: Part) -> str:

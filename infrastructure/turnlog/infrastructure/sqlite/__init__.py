@@ -1,7 +1,13 @@
 """turnlog on SQLite: rows about sessions, written in the transaction of the events."""
 
 from turnlog.infrastructure.sqlite.backup import restore
-from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder
+from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder, has_session_rows
 from turnlog.infrastructure.sqlite.secure import SecureConnectionPool
 
-__all__ = ["SecureConnectionPool", "SessionRows", "SqliteSessionRecorder", "restore"]
+__all__ = [
+    "SecureConnectionPool",
+    "SessionRows",
+    "SqliteSessionRecorder",
+    "has_session_rows",
+    "restore",
+]

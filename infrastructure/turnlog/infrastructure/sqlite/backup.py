@@ -43,6 +43,9 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
     """Copy page by page into a file beside the target, which then gets its name if that is free."""
     if target.exists():
         raise BackupError(f"{target} exists. Name a file that does not, nothing is ever overwritten.")
+    for log in (f"{target}-wal", f"{target}-journal"):  # SQLite would replay it into the copy
+        if Path(log).exists():
+            raise BackupError(f"{log} is left of another database. Name another file, or move it away.")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:

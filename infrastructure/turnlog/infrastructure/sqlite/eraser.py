@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from eventsourcing.persistence import IntegrityError, Mapper
+from eventsourcing.persistence import IntegrityError, Mapper, ProgrammingError
 from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQLiteDatastore
 
 from turnlog.application.erasing import Erased, SessionEraser
@@ -64,15 +64,23 @@ def overwrite(
         for version in range(tombstone.originator_version)
     )
     stored_id = stored_form(tombstone.originator_id)
+    before = _changes(cursor)
     cursor.executemany(
         f"UPDATE {events_table} SET topic = ?, state = ? "  # noqa: S608 - the recorder's table
         "WHERE originator_id = ? AND originator_version = ?",
         ((stub.topic, stub.state, stored_id, stub.originator_version) for stub in stubs),
     )
+    if _changes(cursor) - before != tombstone.originator_version:
+        raise ProgrammingError("The session to be deleted is not stored as a whole: nothing was erased.")
     cursor.execute(
         "INSERT INTO turnlog_erasures (originator_id, deleted_at, version) VALUES (?, ?, ?)",
         (stored_id, (tombstone.timestamp - _EPOCH) // _MICROSECOND, tombstone.originator_version),
     )
+
+
+def _changes(cursor: SQLiteCursor) -> int:
+    cursor.execute("SELECT total_changes()")
+    return int(cursor.fetchone()[0])
 
 
 def refuse_purged(cursor: SQLiteCursor, originator_id: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from eventsourcing.sqlite import (
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, SessionRowsRecorder
 from turnlog.application.storage import storage_errors
+from turnlog.domain.errors import StorageError
 from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
@@ -78,6 +79,22 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         except sqlite3.Error as error:
             raise BackupError(f"The database could not be copied ({error}). Nothing was written.") from error
 
+    def create_table(self) -> None:
+        """Create what is missing; `StorageError` where sessions were written without rows before."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            tables = _tables(cursor)
+            if self.events_table_name in tables and not _has_rows(tables):
+                cursor.execute(
+                    f"SELECT 1 FROM {self.events_table_name} WHERE topic LIKE ? LIMIT 1",  # noqa: S608 - its own table
+                    (f"{_OUR_TOPICS}%",),
+                )
+                if cursor.fetchone() is not None:
+                    raise StorageError(
+                        "This database holds sessions that were written without rows about them: go on with "
+                        "the recorder that wrote them, or export the sessions and import them into a new one."
+                    )
+        super().create_table()
+
     def construct_create_table_statements(self) -> list[str]:
         """The recorder's own tables, and the ones of the rows."""
         statements = super().construct_create_table_statements()
@@ -118,11 +135,30 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                     )
                 event = self._mapper.to_domain_event(stored)
                 if isinstance(event, StreamEvent):
+                    vars(event)["originator_id"] = stored.originator_id  # in the form that the rows have
                     yield event
 
 
 class SqliteSessionRecorder(SessionRows, SQLiteApplicationRecorder):
     """The framework's SQLite recorder with rows about sessions."""
+
+
+def has_session_rows(recorder: object) -> bool:
+    """Whether the store of this recorder has rows about sessions."""
+    if not isinstance(recorder, SQLiteApplicationRecorder):
+        return False
+    with storage_errors(), recorder.datastore.transaction(commit=False) as cursor:
+        return _has_rows(_tables(cursor))
+
+
+def _has_rows(tables: Collection[str]) -> bool:
+    """Whether these tables are those of a store with rows about sessions."""
+    return "turnlog_sessions" in tables
+
+
+def _tables(cursor: SQLiteCursor) -> frozenset[str]:
+    cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return frozenset(row[0] for row in cursor.fetchall())
 
 
 def _by_stream(events: Iterator[StreamEvent]) -> dict[UUID, list[StreamEvent]]:
