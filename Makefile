@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check soak bench clean
 
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
@@ -20,8 +20,11 @@ check: $(STAMP)
 	PYTHONPATH=domain:application:infrastructure $(BIN)/lint-imports
 	$(MAKE) test
 
+soak: $(STAMP)
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches
+
 bench: $(STAMP)
-	@$(BIN)/python -m benchmarks.core
+	@for name in core directory recall erasing; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

@@ -36,7 +36,8 @@ def place(result: CompactionResult, events: Sequence[SessionEvent], branch: str)
     """The result of a branch's pass, placed in the view of the whole session.
 
     Covered messages vanish where they stand. The summary stands in front of the first owned message that is
-    kept behind the last covered one, or where that one stood.
+    kept behind the last covered one, or where that one stood; where that would part a call from its result,
+    in front of the turn of the call.
     """
     gone = {event.id for event in result.covered_events}
     last = max((index for index, event in enumerate(events) if event.id in gone), default=-1)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from typer.exceptions import TyperException
@@ -34,20 +34,36 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
     "Backup": (copying.backup, copying.restore, copying.erasures),
 }
 
+_OF_PYDANTIC: Final = "Value error, "
+"""Stands in front of what is wrong with a value in the messages of typer."""
+
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(_command.__name__.rstrip("_"), rich_help_panel=_group)(_command)
 
 
-@app.callback()
-def common(context: typer.Context, db: Database = None, as_json: Json = False) -> None:
+@app.callback(invoke_without_command=True)
+def common(
+    context: typer.Context,
+    db: Database = None,
+    as_json: Json = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version of turnlog.")] = False,
+) -> None:
     """Conversations with language models: kept, compacted, replayed."""
     context.obj = (db, as_json)
+    if version:
+        raise typer.Exit(about.version(context))
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. Errors that are expected are one message on stderr."""
     as_json = "--json" in arguments
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] # closed, as daemons have it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the whole process
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] # closed, as daemons have it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the whole process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what the terminal's encoding lacks is shown escaped
             stream.reconfigure(errors="backslashreplace")
@@ -59,7 +75,8 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as end:
         status = end.exit_code
     except TyperException as error:
-        return _failed(error.format_message(), "UsageError", Status.USAGE, as_json, hint=_hint(error))
+        message = error.format_message().replace(_OF_PYDANTIC, "")
+        return _failed(message, "UsageError", Status.USAGE, as_json, hint=_hint(error))
     except KeyboardInterrupt:
         return _failed("Interrupted.", "Interrupted", Status.INTERRUPTED, as_json)
     except BrokenPipeError:
@@ -67,13 +84,13 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.DONE
     except Exception as error:
-        from turnlog.infrastructure.cli.failures import status_of, typed
+        from turnlog.infrastructure.cli.failures import status_of, told, typed
 
         known = typed(error)
         found = status_of(known)
         if found is None:
             raise
-        return _failed(str(known), type(known).__name__, found, as_json)
+        return _failed(told(known), type(known).__name__, found, as_json)
     return int(status)
 
 

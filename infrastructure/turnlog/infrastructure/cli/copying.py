@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.failures import UnusableDatabaseError
 from turnlog.infrastructure.cli.moments import minute, required_time
 from turnlog.infrastructure.cli.output import console, print_table, visible, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
@@ -29,7 +28,6 @@ def back_up(settings: Settings, file: Path) -> int:
 
 def bring_back(settings: Settings, file: Path) -> int:
     """Make the database from a backup."""
-    _require_nothing_left_of(settings.database)
     restore(file, settings.database)
     with database.changing(settings.database):
         pass  # the first to open it puts it into the mode in which it can be used by several at once
@@ -42,14 +40,6 @@ def bring_back(settings: Settings, file: Path) -> int:
             soft_wrap=True,
         )
     return Status.DONE
-
-
-def _require_nothing_left_of(path: Path) -> None:
-    """SQLite would write what the log of an earlier database of this name holds into the new one."""
-    for suffix in ("-wal", "-journal"):
-        left = path.with_name(path.name + suffix)
-        if left.exists() and not path.exists():
-            raise UnusableDatabaseError(path, f"{str(left)!r} is left of an earlier one; move it away")
 
 
 def show_erasures(settings: Settings, since: str) -> int:

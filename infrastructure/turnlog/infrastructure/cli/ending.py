@@ -7,7 +7,7 @@ from typing import Any
 
 from turnlog.application import SessionDetails, SessionService
 from turnlog.application.erasing import Deletion, ErasureUnsupportedError, Sweep
-from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
@@ -33,7 +33,7 @@ def extend_session(
         if days is None:
             service.extend(session_id, time)
         else:
-            service.extend(session_id, by=timedelta(days=days))
+            _extend_by(service, session_id, days)
         now = _details(service, session_id)
     if settings.json:
         at = now.expires_at.isoformat() if now.expires_at else None
@@ -43,6 +43,13 @@ def extend_session(
         console().print(f"Session {one_line(session_id)} {at}.", soft_wrap=True)
     moved = now.expires_at != before.expires_at
     return Status.DONE if moved else Status.FOUND_OR_NOTHING_TO_DO
+
+
+def _extend_by(service: SessionService, session_id: str, days: int) -> None:
+    try:
+        service.extend(session_id, by=timedelta(days=days))
+    except InvalidSettingError as error:
+        raise CommandUsageError(f"--days {days} leads behind the year 9999: use --never.") from error
 
 
 def hold_session(settings: Settings, given: str, *, reason: str, by: str) -> int:

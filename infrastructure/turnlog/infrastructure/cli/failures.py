@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from eventsourcing.persistence import PersistenceError
 
@@ -21,6 +23,7 @@ from turnlog.domain.errors import (
     UnknownHoldError,
     UnknownVersionError,
     VersionConflictError,
+    shown,
 )
 from turnlog.domain.query import InvalidArgumentError
 from turnlog.infrastructure.cli.settings import Status
@@ -35,8 +38,8 @@ class AmbiguousIdError(TurnlogError):
     """Several sessions have ids that begin as the given one."""
 
     def __init__(self, prefix: str, candidates: Sequence[str], *, more: bool) -> None:
-        shown = ", ".join(map(repr, candidates)) + (" and more" if more else "")
-        super().__init__(f"Several sessions begin with {prefix!r}: {shown}. Give more of the id.")
+        named = ", ".join(map(repr, candidates)) + (" and more" if more else "")
+        super().__init__(f"Several sessions begin with {prefix!r}: {named}. Give more of the id.")
         self.prefix = prefix
         self.candidates = tuple(candidates)
 
@@ -50,6 +53,28 @@ class DatabaseNotFoundError(TurnlogError):
             "or make one with `turnlog import FILE`."
         )
         self.path = path
+
+
+class InputFileError(TurnlogError):
+    """A file that was named for an import is none. Nothing of any file was imported."""
+
+    def __init__(self, path: Path) -> None:
+        reason = "is not a regular file" if path.exists() else "does not exist"
+        super().__init__(f"{path} {reason}. Nothing was imported: name another file.")
+        self.path = path
+
+
+class NotYetBegunError(TurnlogError):
+    """The session had not begun at the time that was asked for."""
+
+    def __init__(self, session_id: str, asked: datetime, first: datetime) -> None:
+        super().__init__(
+            f"Session {shown(session_id)} had not begun at {asked.isoformat()}: its first event was recorded "
+            f"at {first.isoformat()}. --at takes a time of recording: `time` in `turnlog log ID --json`."
+        )
+        self.session_id = session_id
+        self.asked = asked
+        self.first = first
 
 
 class ForeignDatabaseError(StorageError):
@@ -76,6 +101,7 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (DatabaseNotFoundError, Status.NOT_FOUND),
     (SessionNotFoundError, Status.NOT_FOUND),
     (UnknownVersionError, Status.NOT_FOUND),
+    (NotYetBegunError, Status.NOT_FOUND),
     (UnknownEventError, Status.NOT_FOUND),
     (UnknownHoldError, Status.NOT_FOUND),
     (StorageLockedError, Status.CONFLICT),
@@ -86,6 +112,20 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (TurnlogError, Status.BAD_INPUT),
     (OSError, Status.BAD_INPUT),
 )
+
+
+_OPTIONS: Final[Mapping[str, str]] = {"`reason`": "--reason", "`by`": "--by"}
+"""What the options are called where programs pass arguments."""
+
+
+def told(error: Exception) -> str:
+    """The message of the error, in the words of the command line."""
+    message = str(error)
+    for argument, option in _OPTIONS.items():
+        message = message.replace(argument, option)
+    if isinstance(error, UnknownHoldError) and error.holds:
+        message += " The option for that is --placed-at VERSION."
+    return message
 
 
 def typed(error: Exception) -> Exception:

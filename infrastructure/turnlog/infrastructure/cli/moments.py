@@ -10,12 +10,12 @@ EXAMPLE = "2026-05-01T14:30+02:00"
 
 
 def time_of(text: str) -> datetime | None:
-    """The ISO time, in UTC when it has no offset; None when it is none."""
+    """The ISO time in UTC, which is meant too when it has no offset; None when it is none."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # an offset can lead out of the years that there are
         return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def required_time(option: str, text: str) -> datetime:

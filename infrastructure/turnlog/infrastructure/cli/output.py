@@ -69,6 +69,11 @@ def one_line_of(text: str, width: int) -> str:
     return line.plain
 
 
+def note(text: str) -> None:
+    """Print on stderr what is worth knowing and no error."""
+    print(f"turnlog: note: {visible(text)}", file=sys.stderr)
+
+
 def write_json(value: Any) -> None:
     """Print the value as indented JSON."""
     write_json_text(json.dumps(value, ensure_ascii=False, indent=2))

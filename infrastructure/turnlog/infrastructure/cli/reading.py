@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,19 +18,21 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from turnlog.application import SessionRow
+from turnlog.application import SessionRow, SessionService
 from turnlog.domain.attributes import SessionAttributes
-from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.errors import SessionNotFoundError, UnknownVersionError
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.query import said_at
 from turnlog.domain.view import View
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.failures import CommandUsageError, NotYetBegunError
 from turnlog.infrastructure.cli.moments import EXAMPLE, minute, time_of
 from turnlog.infrastructure.cli.options import Form
 from turnlog.infrastructure.cli.output import (
     console,
+    note,
     one_line,
     one_line_of,
     print_table,
@@ -85,8 +88,9 @@ def show_log(settings: Settings, given: str, limit: int) -> int:
         out.print(f"… earlier events: --limit {limit * 2}", style="dim")
     day = None
     for event in shown:
-        if event.timestamp.date() != day:
-            day = event.timestamp.date()
+        date = said_at(event).astimezone(UTC).date()
+        if date != day:
+            day = date
             out.print(f"── {day} UTC", style="dim")
         out.print(event_line(event, out.width if out.is_terminal else None), soft_wrap=True)
     if any(event.archived for event in shown):
@@ -108,7 +112,7 @@ def show_view(
     at_version, at_time = _moment(at)
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
-        view = service.view(session_id, at_version=at_version, at_time=at_time)
+        view = _view(service, session_id, at_version, at_time)
     if ask is not None:
         view = _with_question(view, session_id, ask)
     match form:
@@ -131,6 +135,16 @@ def show_view(
     return Status.DONE
 
 
+def _view(service: SessionService, session_id: str, at_version: int | None, at_time: datetime | None) -> View:
+    try:
+        return service.view(session_id, at_version=at_version, at_time=at_time)
+    except UnknownVersionError as error:
+        details = service.find(session_id)
+        if at_time is None or details is None:
+            raise
+        raise NotYetBegunError(session_id, at_time, details.created_at) from error
+
+
 def export_session(settings: Settings, given: str, output: Path | None) -> int:
     """Write the whole log as JSON lines, to a file at once or to stdout as it is read."""
     from turnlog.infrastructure.formats import turnlog_jsonl  # late: the other commands do without
@@ -139,27 +153,52 @@ def export_session(settings: Settings, given: str, output: Path | None) -> int:
         details = service.find(database.session_id(service, given))
         if details is None:
             raise SessionNotFoundError(given)
-        lines = turnlog_jsonl.lines(details.id, details.metadata, service.iter_events(details.id))
+        events = service.iter_events(details.id)
         if output is None:
-            for line in lines:
+            for line in turnlog_jsonl.lines(details.id, details.metadata, events):
                 write_json_text(line)
         else:
             with progress("Exporting", details.version, quiet=settings.json) as advance:
-                _write_file(output, lines, advance)
+                events = counted(events, advance)
+                _write_file(output, turnlog_jsonl.lines(details.id, details.metadata, events))
     return Status.DONE
 
 
-def _write_file(path: Path, lines: Iterable[str], advance: Callable[[int], object]) -> None:
-    """Write the lines such that the file is there with all of them, or as it was before."""
-    unfinished = path.with_name(path.name + ".part")
+def counted(events: Iterable[SessionEvent], advance: Callable[[int], object]) -> Iterator[SessionEvent]:
+    """The events; `advance` is told how many versions are done with, also those that are no entries."""
+    done = 0
+    for event in events:
+        yield event
+        advance(event.version - done)
+        done = event.version
+
+
+def _write_file(path: Path, lines: Iterable[str]) -> None:
+    """Write the lines such that the file is there with all of them, or as it was before.
+
+    What is no regular file, as a device or a pipe, is written to as it is.
+    """
+    given, path = path, path.resolve()
+    if given.is_relative_to("/dev") or (path.exists() and not path.is_file()):
+        with given.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    unfinished = Path(name)
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(line + "\n")
-                advance(1)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The mask of new files, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def event_data(event: SessionEvent) -> dict[str, Any]:
@@ -290,4 +329,4 @@ def _notes_on_stderr(*, quiet: bool) -> Generator[None]:
         yield
     if not quiet:
         for warning in caught:
-            print(f"turnlog: note: {warning.message}", file=sys.stderr)
+            note(str(warning.message))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC
 
 from rich.text import Text
 
@@ -15,6 +16,7 @@ from turnlog.domain.messages import (
     ToolCallPart,
     ToolCallResponsePart,
 )
+from turnlog.domain.query import said_at
 from turnlog.domain.rendering import event_text, response_text
 from turnlog.infrastructure.cli.output import one_line, one_line_of, visible
 
@@ -25,8 +27,9 @@ _COVERED = "·"
 
 
 def event_line(event: SessionEvent, width: int | None) -> Text:
-    """The event on one line: version, whether it left the view, time of recording, and what it says."""
-    left = f"{event.version:>6} {_COVERED if event.archived else ' '} {event.timestamp:%H:%M:%S}  "
+    """The event on one line: version, whether it left the view, when it was said (UTC), and what it says."""
+    time = said_at(event).astimezone(UTC)
+    left = f"{event.version:>6} {_COVERED if event.archived else ' '} {time:%H:%M:%S}  "
     style = "dim" if event.archived else STYLES.get(event.role or "", "bold")
     text = said(event)
     room = None if width is None else max(20, width - len(left))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from turnlog.application import SessionService
+from turnlog.domain.errors import InvalidIdError
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.query import EventQuery, said_at, searchable
 from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
-from turnlog.infrastructure.cli.output import console, flat, one_line, write_json
+from turnlog.infrastructure.cli.output import console, flat, note, one_line, write_json
 from turnlog.infrastructure.cli.reading import event_data
 from turnlog.infrastructure.cli.rendering import STYLES
 from turnlog.infrastructure.cli.settings import Settings, Status
@@ -38,6 +43,8 @@ def search_messages(
     page_size: int,
 ) -> int:
     """Show one page of the messages that match; status 1 when there are none."""
+    if not any(map(str.strip, keywords)):
+        raise CommandUsageError("There is nothing to search for but blanks. Name a word or a phrase.")
     first = page * page_size
     query = EventQuery(
         keywords=keywords,
@@ -49,6 +56,9 @@ def search_messages(
     )
     with database.reading(settings.database) as service:
         scope = service if principal is None else service.scoped_to(principal)
+        if session is None and not settings.json and _names_session(scope, keywords[0]):
+            name = shlex.quote(keywords[0])
+            note(f"{name} is looked for as a word; `--session {name}` searches in that session only.")
         found = (
             scope.search_all(query)
             if session is None
@@ -62,6 +72,13 @@ def search_messages(
     else:
         console().print("Nothing was found." if not found else f"There is no page {page}.")
     return Status.DONE if shown else Status.FOUND_OR_NOTHING_TO_DO
+
+
+def _names_session(service: SessionService, word: str) -> bool:
+    """Whether other commands take the word as the id of a session, so that it may be meant as one."""
+    with suppress(InvalidIdError):
+        return word == database.LAST or service.find(word) is not None
+    return False
 
 
 def _print_found(events: Sequence[SessionEvent], terms: Sequence[str], *, next_page: int | None) -> None:

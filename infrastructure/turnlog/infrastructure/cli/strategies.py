@@ -23,13 +23,14 @@ from turnlog.infrastructure.cli.settings import Settings, Status
 
 @dataclass(frozen=True)
 class _Size:
-    """One way to say how much a strategy keeps. Without a default it has to be given."""
+    """One way to say how much a strategy keeps; a budget is in tokens. A size without default has to be given."""
 
     strategy: StrategyName
     option: str
     default: int | None
     keeps: str
     make: Callable[[int], CompactionStrategy]
+    is_budget: bool = False
 
 
 _SIZES: Final = (
@@ -53,6 +54,7 @@ _SIZES: Final = (
         None,
         "what fits N tokens together with what stands in front of the first turn",
         lambda count: WindowCompactionStrategy(CompactionWindow.token_budget(count)),
+        is_budget=True,
     ),
     _Size(
         StrategyName.SLIDING,
@@ -74,6 +76,7 @@ _SIZES: Final = (
         TokenCountCompactionStrategy().max_tokens,
         "what fits N tokens together with system message and summaries",
         TokenCountCompactionStrategy,
+        is_budget=True,
     ),
 )
 
@@ -85,6 +88,17 @@ _ALWAYS: Final = (
 
 def strategy_of(name: StrategyName, sizes: Mapping[str, int]) -> CompactionStrategy:
     """The strategy in the size that these options give, or `CommandUsageError`."""
+    size, count = _chosen(name, sizes)
+    return size.make(count)
+
+
+def budget_of(name: StrategyName, sizes: Mapping[str, int]) -> int | None:
+    """The tokens that the view is to be reduced to; None when these options give another kind of size."""
+    size, count = _chosen(name, sizes)
+    return count if size.is_budget else None
+
+
+def _chosen(name: StrategyName, sizes: Mapping[str, int]) -> tuple[_Size, int]:
     own = [size for size in _SIZES if size.strategy is name]
     for foreign in _SIZES:
         if foreign.option in sizes and foreign.strategy is not name:
@@ -96,7 +110,7 @@ def strategy_of(name: StrategyName, sizes: Mapping[str, int]) -> CompactionStrat
     if len(given) > 1:
         raise CommandUsageError(f"Give one of {' and '.join(size.option for size in given)}.")
     size = given[0] if given else next(size for size in own if size.default)
-    return size.make(sizes.get(size.option, size.default or 0))
+    return size, sizes.get(size.option, size.default or 0)
 
 
 def show_strategies(settings: Settings) -> int:

@@ -2,50 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from turnlog.application import SessionService
 from turnlog.domain.compaction import CompactionReason, CompactionResult, CompactionTrigger
+from turnlog.domain.errors import SessionIdUnavailableError
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
 from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import InputFileError
 from turnlog.infrastructure.cli.options import StrategyName
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Settings, Status
-from turnlog.infrastructure.cli.strategies import strategy_of
+from turnlog.infrastructure.cli.strategies import budget_of, strategy_of
 from turnlog.infrastructure.formats.imported import Fate, ImportedFile
 from turnlog.infrastructure.formats.importing import DEFAULT_MAX_SIZE, read_file
-from turnlog.infrastructure.formats.writing import WrittenSession, write_session
+from turnlog.infrastructure.formats.writing import LogsDivergedError, WrittenSession, write_session
 
 _SHOWN = 20
 """Sessions of a file that are named."""
 
 
+@dataclass
+class _Written:
+    """What became of the sessions of a file, and why some were left out, by their ids."""
+
+    file: ImportedFile
+    sessions: list[WrittenSession] = field(default_factory=list[WrittenSession])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+
 def import_files(
     settings: Settings, paths: Sequence[Path], file_format: str | None, max_size: int | None
 ) -> int:
-    """Check every file to its end, then write what the database does not hold of them."""
+    """Check every file to its end, then write what the database does not hold of them.
+
+    A session that cannot be written is left out; then the status is 4.
+    """
+    for path in paths:
+        if not path.is_file():
+            raise InputFileError(path)
     files: list[ImportedFile] = []
     with progress("Checking", len(paths), quiet=settings.json) as advance:
         for path in paths:
             files.append(read_file(path, format=file_format, max_size=max_size or DEFAULT_MAX_SIZE))
             advance(1)
     total = sum(file.entry_count for file in files)
-    written: list[tuple[ImportedFile, list[WrittenSession]]] = []
     with (
         database.changing(settings.database, create=True) as service,
         progress("Importing", total, quiet=settings.json) as advance,
     ):
-        for file in files:
-            found = [write_session(service, session, on_progress=advance) for session in file.sessions()]
-            written.append((file, found))
+        written = [_write_file(service, file, advance) for file in files]
     if settings.json:
-        write_json([_file_data(file, found) for file, found in written])
+        write_json([_file_data(one) for one in written])
     else:
-        for file, found in written:
-            _print_file(file, found)
-    return Status.DONE
+        for one in written:
+            _print_file(one)
+    return Status.CONFLICT if any(one.refused for one in written) else Status.DONE
+
+
+def _write_file(service: SessionService, file: ImportedFile, advance: Callable[[int], object]) -> _Written:
+    written = _Written(file)
+    for session in file.sessions():
+        try:
+            written.sessions.append(write_session(service, session, on_progress=advance))
+        except SessionIdUnavailableError:
+            written.refused[session.id] = "was deleted here, its id is not used again"
+        except LogsDivergedError as error:
+            written.refused[session.id] = (
+                f"differs from the log here at version {error.version}; import it into another database"
+            )
+        else:
+            continue
+        advance(len(session.entries))
+    return written
 
 
 def compact_session(
@@ -68,6 +102,13 @@ def compact_session(
         write_json(_result_data(session_id, branch, result))
     else:
         console().print(_result_text(session_id, branch, result), soft_wrap=True)
+        budget = budget_of(strategy, sizes)
+        if budget is not None and (result.tokens_after or result.tokens_before or 0) > budget:
+            console().print(
+                f"That is above the budget of {budget:,}: what always stays (the newest turn, the system "
+                "message, summaries) is larger.",
+                soft_wrap=True,
+            )
     if result.reason is CompactionReason.RACE_LOST:
         return Status.CONFLICT
     return Status.FOUND_OR_NOTHING_TO_DO if result.is_unchanged else Status.DONE
@@ -82,8 +123,9 @@ def _trigger(when_turns: int | None, when_tokens: int | None) -> CompactionTrigg
     return CompositeCompactionTrigger.any_of(*triggers) if triggers else None
 
 
-def _print_file(file: ImportedFile, found: Sequence[WrittenSession]) -> None:
+def _print_file(written: _Written) -> None:
     out = console()
+    file, found = written.file, written.sessions
     out.print(f"{visible(str(file.path))} ({file.format})", style="bold", soft_wrap=True)
     for line in file.report.lines():
         out.print(f"  {visible(line)}", soft_wrap=True)
@@ -94,9 +136,20 @@ def _print_file(file: ImportedFile, found: Sequence[WrittenSession]) -> None:
             out.print(f"    {visible(note)}", soft_wrap=True)
     if len(found) > _SHOWN:
         out.print(f"  … {len(found) - _SHOWN:,} more sessions", style="dim")
+    if not written.refused:
+        return
+    count = len(written.refused)
+    out.print(f"  not imported: {count:,} session{'' if count == 1 else 's'}")
+    err = console(stderr=True)
+    for session_id, reason in islice(written.refused.items(), _SHOWN):
+        line = f"turnlog: {visible(str(file.path))}: session {one_line(session_id)}: {reason}"
+        err.print(line, soft_wrap=True)
+    if count > _SHOWN:
+        err.print(f"turnlog: … {count - _SHOWN:,} more sessions", style="dim")
 
 
-def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str, Any]:
+def _file_data(written: _Written) -> dict[str, Any]:
+    file = written.file
     report = {fate.name.lower(): file.report.of(fate) for fate in Fate}
     sessions = [
         {
@@ -106,7 +159,7 @@ def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str,
             "grown": session.grown,
             "differing": session.differing,
         }
-        for session in found
+        for session in written.sessions
     ]
     return {
         "path": str(file.path),
@@ -114,6 +167,7 @@ def _file_data(file: ImportedFile, found: Sequence[WrittenSession]) -> dict[str,
         "sha256": file.sha256,
         **report,
         "sessions": sessions,
+        "refused": [{"id": session_id, "reason": reason} for session_id, reason in written.refused.items()],
     }
 
 

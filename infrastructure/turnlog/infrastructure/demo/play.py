@@ -139,6 +139,7 @@ def _suggest(out: Console, database: Path, before_last: int) -> None:
         (f"{command} view @last", "what the model is told now"),
         (f"{command} view @last --at {before_last}", "what it was told then"),
         (f"{command} view @last --as openai", "as the body of a request"),
+        (f"{command} search 'gift card'", "what was said of it"),
         (f"{command} compact @last --last-turns 1", "one more compaction"),
     )
     width = max(len(line) for line, _ in steps)

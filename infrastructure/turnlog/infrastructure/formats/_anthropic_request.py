@@ -321,7 +321,8 @@ def _limit_cache_controls(sent: Plain, wanted: bool) -> None:
     for one in sent["messages"]:
         for block in one["content"]:
             inner = block.get("content")
-            blocks += [block, *(nested for nested in inner or () if isinstance(nested, dict))]
+            nested = cast("list[object]", inner) if isinstance(inner, list) else []
+            blocks += [block, *(cast("Plain", one) for one in nested if isinstance(one, dict))]
     marked = [block for block in blocks if "cache_control" in block]
     by_tools = sum(1 for tool in sent.get("tools", ()) if tool.get("cache_control"))
     allowed = max(0, _MAX_CACHE_CONTROLS - by_tools) if wanted else 0

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolCallResponsePart
+from turnlog.infrastructure.formats._plain import sendable, valid_text
 
 START = "[start of the conversation]"
 """The user message of a request that would have none in front."""
@@ -191,16 +192,24 @@ def arguments_object(arguments: str) -> dict[str, Any]:
 
 
 def arguments_text(arguments: str) -> str:
-    """The arguments as the model wrote them where they are a JSON object, else the text of one."""
-    if _object(arguments) is not None:
-        return arguments
-    return json.dumps(arguments_object(arguments), ensure_ascii=False)
+    """The arguments as the model wrote them where they are a JSON object, else the text of one.
+
+    Escapes of lone surrogates are valid JSON that strict readers refuse: the object is written anew then.
+    """
+    parsed = _object(arguments)
+    if parsed is None or not _is_utf8(json.dumps(parsed, ensure_ascii=False)):
+        return json.dumps(sendable(arguments_object(arguments)), ensure_ascii=False)
+    return arguments
+
+
+def _is_utf8(text: str) -> bool:
+    return valid_text(text) == text
 
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()  # a reader may refuse lone surrogates
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or _is_deeper(cast("object", value), _MAX_DEPTH):
