@@ -68,10 +68,13 @@ class Compacting(ServiceCore):
             result = CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
         else:
             result = strategy.compact(request)
+            if not isinstance(result, CompactionResult):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+                raise InvalidSettingError(f"A strategy returns a CompactionResult, not {shown(result)}.")
+            if not result.is_unchanged:
+                result = result.checked_against(request.events)
         result = replace(result, tokens_before=before, tokens_after=before, version=state.version)
         if result.is_unchanged:
             return result
-        result.check_turn_safe(view.events)
         attempt = _Pass(key, view, result, branch, strategy, trigger, merged_context(context))
         return self._record_pass(attempt, also)
 

@@ -29,7 +29,7 @@ from turnlog.domain.summarizing import (
     PromptSummarizer,
     TextModel,
 )
-from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts, with_late_results
+from turnlog.domain.turns import cut_at_turn, held_back, turn_safe, turn_starts, with_late_results
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class TurnWindowCompactionStrategy:
         starts = turn_starts(turns)
         if len(starts) <= self.max_turns:
             return _archived(request, active, ())
-        cut = turn_safe(turns, starts[-self.max_turns], request.awaited_ids)
+        cut = held_back(active.real, turns, starts[-self.max_turns], request.awaited_ids)
         return _archived(request, active, turns[:cut])
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError, shown
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import call_pairs, open_awaited
+from turnlog.domain.turns import call_pairs, open_awaited, turn_starts, with_late_results
 from turnlog.domain.view import View
 
 
@@ -137,6 +137,46 @@ class CompactionResult:
             preserved_events=tuple(held[name] for name in boundary.preserved),
             tokens_estimated_saved=boundary.tokens_saved,
         )
+
+    def checked_against(self, events: Sequence[SessionEvent]) -> CompactionResult:
+        """This result of a strategy over a view of these events, with the view's own events in it.
+
+        Raises `InvalidBoundaryError` unless each message of the view is named once, preserved ones in view
+        order, and the cut is turn-safe: the newest turn stays whole, and what stays of the turns begins with
+        one.
+        """
+        place = {event.id: index for index, event in enumerate(events)}
+        covered, pinned, preserved = (
+            [place.get(event.id, -1) for event in group]
+            for group in (self.covered_events, self.pinned_events, self.preserved_events)
+        )
+        if sorted((*covered, *pinned, *preserved)) != list(range(len(events))):
+            raise InvalidBoundaryError(
+                "A strategy names each message of the view once, as covered, pinned or preserved."
+            )
+        if preserved != sorted(preserved):
+            raise InvalidBoundaryError("A strategy names preserved messages in the order of the view.")
+        self.check_turn_safe(events)
+        self._check_turns(events)
+        return replace(
+            self,
+            covered_events=tuple(events[index] for index in covered),
+            pinned_events=tuple(events[index] for index in pinned),
+            preserved_events=tuple(events[index] for index in preserved),
+            tokens_estimated_saved=max(0, self.tokens_estimated_saved),
+        )
+
+    def _check_turns(self, events: Sequence[SessionEvent]) -> None:
+        left = {event.id for event in self.covered_events}
+        conversation = [event for event in events if not event.is_stored_system and not event.synthetic]
+        first = min(turn_starts(conversation), default=len(conversation))
+        _, turns = with_late_results(conversation[:first], conversation[first:])
+        newest = max(turn_starts(turns), default=0)
+        if any(event.id in left for event in turns[newest:]):
+            raise InvalidBoundaryError("The newest turn always stays in the view as a whole.")
+        kept = next((event for event in turns if event.id not in left), None)
+        if kept is not None and not kept.starts_turn:
+            raise InvalidBoundaryError(f"What stays of the turns would begin inside one, at {kept.id!r}.")
 
     def check_turn_safe(self, events: Sequence[SessionEvent]) -> None:
         """`InvalidBoundaryError` when the pass would part a call of these events from its result."""

@@ -16,63 +16,52 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
     """The entry that a reader sees, None for events about the session itself."""
     if isinstance(event, MessageAppended):
         content = cast("dict[str, Any]", from_json_text(event.content or "{}"))
-        return SessionEvent(
-            id=event.event_id,
-            type=EventType.MESSAGE,
-            version=event.originator_version,
-            timestamp=event.timestamp,
-            session_id=session_id,
+        message = freeze(Message.model_validate({"role": event.role, **content}))
+        return _entry(
+            event,
+            session_id,
+            EventType.MESSAGE,
             branch=event.branch,
             synthetic=bool(event.synthetic),
-            message=freeze(Message.model_validate({"role": event.role, **content})),
-            context=_context(event),
-            occurred_at=_time(event.occurred_at),
+            message=message,
         )
     if isinstance(event, EventAppended):
-        return SessionEvent(
-            id=event.event_id,
-            type=EventType(event.type),
-            version=event.originator_version,
-            timestamp=event.timestamp,
-            session_id=session_id,
-            branch=event.branch,
-            payload=frozen(from_json_text(event.content or "{}")),
-            context=_context(event),
-            occurred_at=_time(event.occurred_at),
-        )
+        payload = frozen(from_json_text(event.content or "{}"))
+        return _entry(event, session_id, EventType(event.type), branch=event.branch, payload=payload)
     if isinstance(event, Compacted):
-        return SessionEvent(
-            id=event.event_id,
-            type=EventType.COMPACTION,
-            version=event.originator_version,
-            timestamp=event.timestamp,
-            session_id=session_id,
+        boundary = CompactionBoundary(
+            pinned=tuple(event.pinned or ()),
+            summary=tuple(event.summary or ()),
+            preserved=tuple(event.preserved or ()),
             branch=event.branch,
-            boundary=CompactionBoundary(
-                pinned=tuple(event.pinned or ()),
-                summary=tuple(event.summary or ()),
-                preserved=tuple(event.preserved or ()),
-                branch=event.branch,
-                covered_count=event.covered_count,
-                tokens_saved=event.tokens_saved,
-                strategy=event.strategy,
-                trigger=event.trigger,
-            ),
-            context=_context(event),
-            occurred_at=_time(event.occurred_at),
+            covered_count=event.covered_count,
+            tokens_saved=event.tokens_saved,
+            strategy=event.strategy,
+            trigger=event.trigger,
         )
+        return _entry(event, session_id, EventType.COMPACTION, branch=event.branch, boundary=boundary)
     if isinstance(event, CallAbandoned):
-        return SessionEvent(
-            id=event.event_id,
-            type=EventType.CALL_ABANDONED,
-            version=event.originator_version,
-            timestamp=event.timestamp,
-            session_id=session_id,
-            payload={"event_id": event.call_event_id, "call_id": event.call_id},
-            context=_context(event),
-            occurred_at=_time(event.occurred_at),
-        )
+        payload = {"event_id": event.call_event_id, "call_id": event.call_id}
+        return _entry(event, session_id, EventType.CALL_ABANDONED, payload=payload)
     return None
+
+
+def _entry(
+    event: MessageAppended | EventAppended | Compacted | CallAbandoned,
+    session_id: str,
+    type_: EventType,
+    **fields: Any,
+) -> SessionEvent:
+    return SessionEvent(
+        id=event.event_id,
+        type=type_,
+        version=event.originator_version,
+        timestamp=event.timestamp,
+        session_id=session_id,
+        context=_context(event),
+        occurred_at=_time(event.occurred_at),
+        **fields,
+    )
 
 
 def _context(event: StreamEvent) -> dict[str, str]:

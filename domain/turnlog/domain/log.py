@@ -74,6 +74,13 @@ class CompactionBoundary:
     trigger: str | None = None
 
     def __post_init__(self) -> None:
+        if self.branch is not None:
+            check_branch(self.branch)
+        for figure in (self.covered_count, self.tokens_saved):
+            if isinstance(figure, bool) or not 0 <= figure < 2**63:
+                raise InvalidBoundaryError(
+                    f"A boundary counts with whole numbers from 0 on, not with {shown(figure)}."
+                )
         named = self.named
         if len(set(named)) < len(named):
             twice = next(name for index, name in enumerate(named) if name in named[:index])

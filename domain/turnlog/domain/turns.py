@@ -119,3 +119,18 @@ def with_late_results(
         [*preamble, *(together[index] for index in sorted(late))],
         [together[index] for index in rest if index not in late],
     )
+
+
+def held_back(
+    conversation: Sequence[SessionEvent], turns: Sequence[SessionEvent], cut: int, awaited: frozenset[str]
+) -> int:
+    """The cut among the turns, moved back in front of what awaits a result anywhere in the conversation.
+
+    A call in the preamble, or drawn along with it, keeps the turns behind the place where it stands as well.
+    """
+    order = {event.id: index for index, event in enumerate(conversation)}
+    first = min((order[name] for name in awaited if name in order), default=len(conversation))
+    if cut == 0 or order[turns[cut].id] <= first:
+        return turn_safe(turns, cut, awaited)
+    earlier = (start for start in turn_starts(turns) if order[turns[start].id] <= first)
+    return turn_safe(turns, max(earlier, default=0), awaited)

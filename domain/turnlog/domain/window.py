@@ -19,7 +19,7 @@ from turnlog.domain.compaction import (
 from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import cut_at_turn, turn_safe, turn_starts, with_late_results
+from turnlog.domain.turns import cut_at_turn, held_back, turn_safe, turn_starts, with_late_results
 
 
 class _Unit(StrEnum):
@@ -110,7 +110,7 @@ class WindowCompactionStrategy:
         preamble, turns = with_late_results(conversation[: starts[0]], conversation[starts[0] :])
         pinned = (*system, *preamble, *(() if self.summarizer else summaries))
         snapped = cut_at_turn(turns, self.window.raw_cut(turns, request.cost(pinned), request))
-        cut = turn_safe(turns, snapped, request.awaited_ids)
+        cut = held_back(conversation, turns, snapped, request.awaited_ids)
         if cut == 0:
             held = snapped > 0 and turn_safe(turns, snapped) > 0
             return CompactionResult(
@@ -146,10 +146,10 @@ class WindowCompactionStrategy:
             )
         )
         summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
-        if summary.messages and all(_is_blank(message) for message in summary.messages):
-            return Summary(declined=CompactionReason.SUMMARY_BLANK)
         if any(message.tool_calls or message.tool_responses for message in summary.messages):
             return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
+        if summary.messages and all(_is_blank(message) for message in summary.messages):
+            return Summary(declined=CompactionReason.SUMMARY_BLANK)
         return summary
 
     @staticmethod
@@ -168,7 +168,9 @@ class WindowCompactionStrategy:
 
 
 def _messages(answer: object) -> tuple[Message, ...]:
-    """The messages that a summarizer returned, or a word about what else it did."""
+    """The messages that a summarizer returned, none for None, or a word about what else it did."""
+    if answer is None:
+        return ()
     if isinstance(answer, Coroutine):
         answer.close()
         raise InvalidSettingError("The summarizer is asynchronous: `summarize` has to return the messages.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, 
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, ToolCallPart
 from turnlog.infrastructure.cli.app import app
+from turnlog.infrastructure.cli.reading import counted
 from turnlog.infrastructure.cli.settings import Status
 
 
@@ -109,6 +111,25 @@ def test_log_shows_the_newest_events_in_order(turnlog: Turnlog, imported: str) -
     events = turnlog("log", imported, "--limit", 3, "--json").json
 
     assert [event["version"] for event in events] == [60, 61, 62]
+
+
+def test_log_shows_when_an_imported_message_was_said(turnlog: Turnlog, open_service: OpenService) -> None:
+    said = datetime(2024, 5, 15, 23, 30, 7, tzinfo=timezone(timedelta(hours=-2)))
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_events("s", [NewEvent(Message.user("Hi"), occurred_at=said)])
+
+    assert turnlog("log", "s").out.splitlines() == ["── 2024-05-16 UTC", "     1   01:30:07  User: Hi"]
+
+
+def test_log_and_search_agree_about_time(turnlog: Turnlog, open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        said = datetime(2024, 5, 15, 23, 30, 7, tzinfo=UTC)
+        sessions.append_events("s", [NewEvent(Message.user("Hi"), occurred_at=said)])
+
+    day, line = turnlog("log", "s").out.splitlines()
+    assert turnlog("search", "Hi").out.startswith(f"{day.split()[1]} {line.split()[1][:5]}  s")
 
 
 def test_log_shows_fifty_events_unless_told_otherwise(turnlog: Turnlog, imported: str) -> None:
@@ -247,6 +268,16 @@ def test_compact_keeps_what_the_window_holds(
     assert kept == [1, *range(first_kept, 63)]
 
 
+@pytest.mark.parametrize("size", [("--token-budget",), ("--strategy", "tokens", "--max-tokens")])
+@pytest.mark.parametrize(("tokens", "above"), [(200, True), (3000, False)])
+def test_compact_says_if_what_always_stays_is_larger_than_the_budget(
+    turnlog: Turnlog, imported: str, size: tuple[str, ...], tokens: int, above: bool
+) -> None:
+    result = turnlog("compact", imported, *size, tokens)
+
+    assert (result.status, "above the budget" in result.out) == (0, above)
+
+
 def test_compact_with_nothing_to_do_says_so_with_status_1(turnlog: Turnlog, imported: str) -> None:
     result = turnlog("compact", imported, "--last-turns", 50)
 
@@ -282,6 +313,28 @@ def test_an_export_is_imported_as_the_same_log(turnlog: Turnlog, imported: str, 
     assert turnlog("export", imported, "--db", tmp_path / "other.db").out == exported
     told = turnlog("view", imported, "--json").out
     assert turnlog("view", imported, "--json", "--db", tmp_path / "other.db").out == told
+
+
+def test_an_export_keeps_the_time_at_which_something_was_said(
+    turnlog: Turnlog, imported: str, tmp_path: Path
+) -> None:
+    (tmp_path / "log.jsonl").write_text(turnlog("export", imported).out, "utf-8")
+    shown = turnlog("log", imported).out
+
+    turnlog("import", tmp_path / "log.jsonl", "--db", tmp_path / "other.db")
+
+    assert turnlog("log", imported, "--db", tmp_path / "other.db").out == shown
+
+
+@pytest.mark.usefixtures("of_two_principals")
+def test_an_export_is_counted_by_versions_up_to_the_last(open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.hold("ada-1", "Case 7", by="ada")
+        sessions.append_message("ada-1", Message.user("Thanks."))
+        steps: list[int] = []
+
+        assert len(list(counted(sessions.iter_events("ada-1"), steps.append))) == 3
+        assert sum(steps) == sessions.version("ada-1")
 
 
 def test_an_abandoned_call_survives_export_and_import(
@@ -342,6 +395,21 @@ def test_options_in_front_of_the_command_count_too(turnlog: Turnlog, imported: s
 
 def test_version_is_that_of_the_package(turnlog: Turnlog) -> None:
     assert turnlog("version").out == f"turnlog {turnlog('version', '--json').json['version']}\n"
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_an_option_too(turnlog: Turnlog, option: str) -> None:
+    assert turnlog(option) == turnlog("version")
+
+
+def test_the_option_version_prints_json_when_asked_to(turnlog: Turnlog) -> None:
+    assert turnlog("--version", "--json") == turnlog("version", "--json")
+
+
+def test_options_alone_are_no_command(turnlog: Turnlog, database: Path) -> None:
+    result = turnlog("--db", database)
+
+    assert (result.status, "Missing command" in result.err) == (2, True)
 
 
 def test_without_a_command_the_help_is_shown(turnlog: Turnlog) -> None:

@@ -106,6 +106,10 @@ def test_a_restore_is_refused_where_an_earlier_database_left_its_log(
     assert not (tmp_path / "restored.db").exists()
 
 
+def test_a_restore_into_a_folder_is_refused(turnlog: Turnlog, backup: Path) -> None:
+    assert turnlog("restore", backup, "--db", "/").status == 5
+
+
 @pytest.mark.parametrize("file", ["missing.db", "diary.txt"])
 def test_what_is_no_backup_is_not_restored(turnlog: Turnlog, tmp_path: Path, file: str) -> None:
     (tmp_path / "diary.txt").write_text("Dear diary, " * 100)

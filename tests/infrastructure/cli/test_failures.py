@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, Turnlog
+from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, Turnlog
 
 from turnlog.application import SessionService
 from turnlog.domain.messages import Message
@@ -81,8 +85,23 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(
     assert database.read_text() == "Dear diary, " * 100
 
 
-def test_a_folder_is_no_database(turnlog: Turnlog, tmp_path: Path) -> None:
-    assert turnlog("sessions", "--db", tmp_path).status == 5
+@pytest.mark.parametrize("path", [".", "/", "/dev/null", "fifo"])
+@pytest.mark.parametrize("command", [*READING, ("import", AIRLINE)], ids=lambda command: command[0])
+def test_what_is_no_regular_file_is_no_database(
+    turnlog: Turnlog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[object, ...],
+    path: str,
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TURNLOG_DB", path)
+
+    result = turnlog(*command, "--json")
+
+    assert (result.status, result.error["error"]) == (5, "UnusableDatabaseError")
+    assert "not a regular file" in result.error["message"]
 
 
 def test_a_folder_that_does_not_exist_cannot_get_a_database(turnlog: Turnlog, tmp_path: Path) -> None:
@@ -196,6 +215,17 @@ def test_a_moment_that_the_session_does_not_have_is_not_found(
     assert turnlog("view", imported, "--at", at).status == 3
 
 
+def test_a_time_before_the_session_is_answered_with_the_first_that_it_has(
+    turnlog: Turnlog, imported: str
+) -> None:
+    first = turnlog("sessions", "--json").json[0]["created_at"]
+
+    result = turnlog("view", imported, "--at", "2001-01-01")
+
+    assert (result.status, f"recorded at {first}" in result.err) == (3, True)
+    assert turnlog("view", imported, "--at", first, "--json").json["version"] == 0
+
+
 @pytest.mark.parametrize("at", ["", "yesterday", "-1", "1.5", "12:00", "2026-13-01", "١٢", "9" * 30])
 def test_a_moment_that_is_none_is_wrong_usage(turnlog: Turnlog, imported: str, at: str) -> None:
     result = turnlog("view", imported, "--at", at)
@@ -258,7 +288,8 @@ def test_wrong_usage_has_status_2(turnlog: Turnlog, imported: str, command: tupl
         (("explode",), "UsageError", 2),
         (("view", "nobody"), "SessionNotFoundError", 3),
         (("view", "@last", "--at", "x"), "CommandUsageError", 2),
-        (("import", "missing.json"), "UnreadableFileError", 5),
+        (("import", "missing.json"), "InputFileError", 5),
+        (("compact", "@last", "--strategy", "magic"), "UsageError", 2),
     ],
     ids=str,
 )
@@ -300,6 +331,59 @@ def test_a_file_above_the_largest_size_is_refused(turnlog: Turnlog) -> None:
     assert turnlog("import", AIRLINE, "--max-size", 1000).status == 5
 
 
+@pytest.mark.parametrize("path", ["missing.json", "."])
+def test_a_file_that_cannot_be_imported_because_it_is_none_is_not_to_be_mended(
+    turnlog: Turnlog, database: Path, path: str
+) -> None:
+    result = turnlog("import", path)
+
+    assert (result.status, "name another file" in result.err, "mend" in result.err) == (5, True, False)
+    assert not database.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        (("compact", "@last", "--strategy", "magic"), "'window', 'sliding', 'turns', 'tokens'"),
+        (("view", "@last", "--as", "poem"), "'text', 'json', 'openai', 'anthropic'"),
+        (("search", "Houston", "--role", "developer"), "'system', 'user', 'assistant', 'tool'"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_not_allowed_is_refused_with_those_that_are(
+    turnlog: Turnlog, imported: str, command: tuple[str, ...], allowed: str
+) -> None:
+    message = turnlog(*command).err.splitlines()[0]
+
+    assert message == f"turnlog: Invalid value for '{command[-2]}': '{command[-1]}' is not one of {allowed}."
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("extend", "@last", "--days", "3"), "--never"),
+        (("extend", "@last", "--until", "9999-12-31T23:59-10:00"), "--until"),
+        (("hold", "@last", "--reason", " ", "--by", "ada"), "--reason"),
+        (("hold", "@last", "--reason", "Case 7", "--by", " "), "--by"),
+        (("release", "@last", "--by", "ada", "--placed-at", "1"), "--placed-at"),
+        (("search", " "), "Name a word"),
+    ],
+    ids=" ".join,
+)
+def test_a_message_speaks_of_options_not_of_arguments(
+    turnlog: Turnlog, open_service: OpenService, command: tuple[str, ...], option: str
+) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.extend("s", datetime(9999, 12, 31, tzinfo=UTC))
+        sessions.hold("s", "Case 6", by="ada")
+
+    message = turnlog(*command).err
+
+    assert option in message
+    assert not re.search("`[a-z_]+`|=None|keyword", message)
+
+
 def test_a_file_that_differs_from_the_session_is_a_conflict(
     turnlog: Turnlog, imported: str, tmp_path: Path
 ) -> None:
@@ -313,10 +397,47 @@ def test_a_file_that_differs_from_the_session_is_a_conflict(
     assert turnlog("export", imported).out == before
 
 
-def test_a_deleted_session_is_not_imported_again(turnlog: Turnlog, imported: str) -> None:
-    turnlog("delete", imported, "--yes")
+@pytest.fixture
+def chats(turnlog: Turnlog, tmp_path: Path) -> Path:
+    """A file of four chats: here `c-2` was deleted, `c-3` differs, `c-4` is new."""
+    file = tmp_path / "chats.jsonl"
+    write_chats(file, {"c-1": "one", "c-2": "two", "c-3": "three"})
+    turnlog("import", file)
+    turnlog("delete", "c-2", "--yes")
+    write_chats(file, {"c-1": "one", "c-2": "two", "c-3": "drei", "c-4": "four"})
+    return file
 
-    assert turnlog("import", AIRLINE).status == 4
+
+def write_chats(file: Path, chats: Mapping[str, str]) -> None:
+    records = [{"id": name, "messages": [{"role": "user", "content": said}]} for name, said in chats.items()]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_an_import_leaves_out_what_it_must_and_says_why(turnlog: Turnlog, chats: Path) -> None:
+    result = turnlog("import", chats)
+
+    assert (result.status, "not imported: 2 sessions" in result.out) == (4, True)
+    assert result.err.splitlines() == [
+        f"turnlog: {chats}: session c-2: was deleted here, its id is not used again",
+        f"turnlog: {chats}: session c-3: differs from the log here at version 1; "
+        "import it into another database",
+    ]
+
+
+def test_an_import_that_leaves_sessions_out_writes_all_others(turnlog: Turnlog, chats: Path) -> None:
+    turnlog("import", chats, AIRLINE)
+
+    assert [row["messages"] for row in turnlog("sessions", "--json").json] == [62, 1, 1, 1]
+    assert "User: three" in turnlog("log", "c-3").out
+
+
+def test_an_import_as_json_lists_what_it_left_out(turnlog: Turnlog, chats: Path) -> None:
+    result = turnlog("import", chats, "--json")
+
+    (file,) = result.json
+    assert (result.status, result.err) == (4, "")
+    assert [session["id"] for session in file["sessions"]] == ["c-1", "c-4"]
+    assert [session["id"] for session in file["refused"]] == ["c-2", "c-3"]
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(

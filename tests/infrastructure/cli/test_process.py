@@ -251,7 +251,8 @@ def test_the_demo_compacts_twice_and_the_commands_it_names_work(
     assert shown.count("── compaction:") == 2
     assert max(map(len, shown.splitlines())) <= 80 + len(str(tmp_path))
     steps = [line.strip() for line in shown.partition("Try next\n")[2].splitlines()]
-    assert len(steps) == 6
+    assert len(steps) == 7
+    assert max(map(len, steps[1:])) <= 78
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(COMMAND[2])}"
     script = "\n".join(["set -e", f'turnlog() {{ {python} "$@"; }}', *steps])
     result = subprocess.run(
@@ -259,3 +260,4 @@ def test_the_demo_compacts_twice_and_the_commands_it_names_work(
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "What the model is told · airline · version 62" in result.stdout
+    assert "Gift Card 6276644" in result.stdout

@@ -48,6 +48,23 @@ def test_a_hit_is_shown_with_time_session_version_and_role(
     assert "to be the quickest one on May 27." in lines[1]
 
 
+@pytest.mark.parametrize("word", ["@last", "ada-1"])
+@pytest.mark.usefixtures("of_two_principals")
+def test_a_first_word_that_names_a_session_gets_a_note(turnlog: Turnlog, word: str) -> None:
+    result = turnlog("search", word, "parcel")
+
+    assert f"`--session {word}` searches in that session only" in result.err
+    assert "parcel" in result.out
+
+
+@pytest.mark.parametrize(
+    "arguments", [("parcel", "ada-1"), ("ada",), ("@last", "--json"), ("@last", "--session", "ada-1")]
+)
+@pytest.mark.usefixtures("of_two_principals")
+def test_a_search_gets_no_note_without_need(turnlog: Turnlog, arguments: tuple[str, ...]) -> None:
+    assert turnlog("search", *arguments).err == ""
+
+
 def test_nothing_found_says_so_with_status_1(turnlog: Turnlog, imported: str) -> None:
     result = turnlog("search", "zeppelin")
 

@@ -88,9 +88,8 @@ def show_log(settings: Settings, given: str, limit: int) -> int:
         out.print(f"… earlier events: --limit {limit * 2}", style="dim")
     day = None
     for event in shown:
-        date = said_at(event).astimezone(UTC).date()
-        if date != day:
-            day = date
+        if said_at(event).date() != day:
+            day = said_at(event).date()
             out.print(f"── {day} UTC", style="dim")
         out.print(event_line(event, out.width if out.is_terminal else None), soft_wrap=True)
     if any(event.archived for event in shown):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
 
 from rich.text import Text
 
@@ -28,8 +27,7 @@ _COVERED = "·"
 
 def event_line(event: SessionEvent, width: int | None) -> Text:
     """The event on one line: version, whether it left the view, when it was said (UTC), and what it says."""
-    time = said_at(event).astimezone(UTC)
-    left = f"{event.version:>6} {_COVERED if event.archived else ' '} {time:%H:%M:%S}  "
+    left = f"{event.version:>6} {_COVERED if event.archived else ' '} {said_at(event):%H:%M:%S}  "
     style = "dim" if event.archived else STYLES.get(event.role or "", "bold")
     text = said(event)
     room = None if width is None else max(20, width - len(left))

@@ -23,7 +23,7 @@ from turnlog.infrastructure.cli.settings import Settings, Status
 
 @dataclass(frozen=True)
 class _Size:
-    """One way to say how much a strategy keeps; a budget is in tokens. A size without default has to be given."""
+    """One way to say how much a strategy keeps; a budget is in tokens. Without a default it must be given."""
 
     strategy: StrategyName
     option: str

@@ -8,16 +8,18 @@ it was. A file may hold several logs, one after the other.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
+from turnlog.domain.compaction import CompactionResult
 from turnlog.domain.errors import TurnlogError
+from turnlog.domain.events import StreamEvent
 from turnlog.domain.ids import check_id
 from turnlog.domain.json_text import to_json_text
 from turnlog.domain.log import RESERVED_TYPES, CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.session import Session
 from turnlog.infrastructure.formats.imported import (
     ImportedAbandonment,
     ImportedBoundary,
@@ -31,6 +33,8 @@ from turnlog.infrastructure.formats.json_source import JsonSource, Record, field
 
 NAME = "turnlog"
 VERSION = 1
+_NOW = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of the rehearsal, which nobody sees."""
 _NOT_IMPORTED = tuple(
     sorted(RESERVED_TYPES - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED})
 )
@@ -79,10 +83,10 @@ def sessions(
 
 
 class _Log:
-    """A log that is read line by line, checked as the session would check it when it is written."""
+    """A log that is read line by line, and rehearsed on a session in memory: writing it will not fail."""
 
     def __init__(self, header: Mapping[str, Any], begun: set[str], report: ImportReport) -> None:
-        if header["turnlog"] != VERSION:
+        if header["turnlog"] is True or header["turnlog"] != VERSION:
             raise MalformedExportError(
                 f"This is version {header['turnlog']!r} of the export; version {VERSION} can be read."
             )
@@ -94,12 +98,12 @@ class _Log:
         self._report = report
         self._entries: list[ImportedEntry] = []
         self._ids: set[str] = set()
-        self._view: set[str] = set()
-        self._awaiting: set[tuple[str, str | None]] = set()
-        self._summary: deque[str] = deque()
+        self._rehearsal = Session.open(self._id, now=_NOW, metadata=self._metadata)
+        self._view: dict[str, SessionEvent] = {}
+        self._pass: tuple[ImportedBoundary, list[NewEvent]] | None = None
 
     def session(self) -> ImportedSession:
-        if self._summary:
+        if self._pass:
             raise MalformedExportError("The summary of the newest boundary is not complete.")
         return ImportedSession(self._id, NAME, self._metadata, tuple(self._entries))
 
@@ -108,33 +112,57 @@ class _Log:
         if entry_id in self._ids:
             raise MalformedExportError(f"Event {entry_id!r} stands twice in this log.")
         self._ids.add(entry_id)
-        if self._summary and (self._summary.popleft(), EventType.MESSAGE) != (entry_id, kind):
-            raise MalformedExportError("Behind a boundary stand the messages of its summary, in its order.")
+        if self._pass:
+            named, found = self._pass[0].boundary.summary, len(self._pass[1])
+            if (entry_id, kind) != (named[found], EventType.MESSAGE) or line.get("synthetic") is not True:
+                raise MalformedExportError(
+                    "Behind a boundary stand the synthetic messages of its summary, in its order."
+                )
         if kind == EventType.COMPACTION:
             self._add_boundary(entry_id, line)
         elif kind == EventType.CALL_ABANDONED:
             self._add_abandonment(entry_id, line)
         else:
             self._add_event(entry_id, kind, line)
+        self._rehearsal.pending_events.clear()
 
     def _add_boundary(self, entry_id: str, line: Mapping[str, Any]) -> None:
         boundary = _boundary(_object(line, "boundary"), _optional(line, "branch"))
-        unknown = [name for name in boundary.pinned + boundary.preserved if name not in self._view]
-        if unknown:
-            raise MalformedExportError(f"The boundary names {unknown[0]!r}, which is not in the view.")
-        self._view = set(boundary.pinned + boundary.preserved)
-        self._summary.extend(boundary.summary)
+        entry = ImportedBoundary(entry_id, boundary, _time(line), _context(line))
         self._report.mapped("boundaries")
-        self._entries.append(ImportedBoundary(entry_id, boundary, _time(line), _context(line)))
+        self._entries.append(entry)
+        self._pass = (entry, [])
+        self._rehearse_pass()
+
+    def _rehearse_pass(self) -> None:
+        """Compact as the boundary says, as soon as the messages of its summary are read."""
+        if self._pass is None or len(self._pass[1]) < len(self._pass[0].boundary.summary):
+            return
+        (entry, summary), self._pass = self._pass, None
+        result = CompactionResult.of_boundary(entry.boundary, tuple(self._view.values()))
+        recorded = self._rehearsal.compact(
+            result, boundary_id=entry.id, summary=[(event.id or "", event) for event in summary], now=_NOW
+        )
+        written = [
+            _placed(event.id or "", stored) for event, stored in zip(summary, recorded[1:], strict=True)
+        ]
+        kept = (*result.pinned_events, *written, *result.preserved_events)
+        self._view = {event.id: event for event in kept}
 
     def _add_abandonment(self, entry_id: str, line: Mapping[str, Any]) -> None:
         payload = _object(line, "payload")
-        call = _text(payload, "event_id"), _text(payload, "call_id")
-        if call not in self._awaiting:
-            raise MalformedExportError(f"Event {call[0]!r} has no call {call[1]!r} that awaits a result.")
-        self._awaiting.remove(call)
+        event_id, call_id = _text(payload, "event_id"), _text(payload, "call_id")
+        if event_id not in self._view:
+            raise MalformedExportError(f"Event {event_id!r} has no call {call_id!r} that awaits a result.")
+        self._rehearsal.abandon(
+            event_id=entry_id,
+            call_event_id=event_id,
+            call_version=self._view[event_id].version,
+            call_id=call_id,
+            now=_NOW,
+        )
         self._report.mapped("abandoned calls")
-        self._entries.append(ImportedAbandonment(entry_id, *call, _time(line), _context(line)))
+        self._entries.append(ImportedAbandonment(entry_id, event_id, call_id, _time(line), _context(line)))
 
     def _add_event(self, entry_id: str, kind: EventType, line: Mapping[str, Any]) -> None:
         message = Message.model_validate(_object(line, "message")) if kind == EventType.MESSAGE else None
@@ -148,10 +176,19 @@ class _Log:
             occurred_at=_time(line),
         )
         self._report.mapped("messages" if message else f"{kind} events")
-        if message:
-            self._view.add(entry_id)
-            self._awaiting |= {(entry_id, call.id) for call in message.tool_calls if call.awaiting}
         self._entries.append(ImportedEvent(event, _context(line)))
+        if self._pass:
+            self._pass[1].append(event)
+            self._rehearse_pass()
+            return
+        stored = self._rehearsal.append(event, event_id=entry_id, now=_NOW)
+        if message:
+            self._view[entry_id] = _placed(entry_id, stored)
+
+
+def _placed(event_id: str, stored: StreamEvent) -> SessionEvent:
+    """The message as a pass names it: by its id and its version."""
+    return SessionEvent(event_id, EventType.MESSAGE, stored.originator_version, stored.timestamp)
 
 
 def _line(event: SessionEvent) -> dict[str, Any]:
@@ -201,10 +238,11 @@ def _time(line: Mapping[str, Any]) -> datetime:
     text = _text(line, "time")
     try:
         time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise MalformedExportError(f"`time` is {text!r}, which is no ISO time.") from error
-    if time.tzinfo is None:
-        raise MalformedExportError(f"`time` {text!r} has no offset.")
+        if time.tzinfo is None:
+            raise MalformedExportError(f"`time` {text!r} has no offset.")
+        time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise MalformedExportError(f"`time` is {text!r}, which is no ISO time that UTC has.") from error
     return time
 
 
