@@ -125,7 +125,8 @@ def expected_pass(
     def is_allowed(place: int, held: Set[str]) -> bool:
         left = {event.id for event in turns[:place]}
         parted = any((call in left) != (result in left) for call, result in met if {call, result} <= inside)
-        return not parted and not left & held
+        waiting = [index for index, event in enumerate(conversation) if event.id in held]
+        return not parted and all(len(preamble) + place <= index for index in waiting)
 
     allowed = max([place for place in starts if place <= cut and is_allowed(place, awaited)], default=0)
     without = max([place for place in starts if place <= cut and is_allowed(place, set())], default=0)

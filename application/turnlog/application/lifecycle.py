@@ -14,7 +14,7 @@ from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
 from turnlog.application.writing import Also
 from turnlog.domain.compaction import require_positive
-from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError
+from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, shown
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.session import MAX_SPAN, Session
@@ -140,6 +140,8 @@ class Lifecycle(ServiceCore):
         """
         check_json(dict(where), "where")
         require_positive("limit", limit)
+        if before is not None and not isinstance(before, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"`before` is the position of a session, not {shown(before)}.")
         if any(where.get(name, value) != value for name, value in self._scope.items()):
             return ()
         return self._directory.newest(

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from re import Pattern
-from typing import Literal, TypeAlias
 
-from turnlog.domain.errors import InvalidFilterError, NaiveTimeError, shown
+from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles
+from turnlog.domain.errors import InvalidFilterError
 from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import BlobPart, FilePart, Message, Role, UriPart
-
-Match: TypeAlias = Literal["any", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +57,19 @@ class EventFilter:
     ) -> None:
         terms = tuple(term.lower() for term in keywords or () if term.strip())
         values: dict[str, object] = {
-            "since": _aware("since", since),
-            "until": _aware("until", until),
-            "roles": _roles(roles),
+            "since": aware("since", since, InvalidFilterError),
+            "until": aware("until", until, InvalidFilterError),
+            "roles": checked_roles(roles, InvalidFilterError),
             "exclude_synthetic": exclude_synthetic,
             "exclude_archived": exclude_archived,
             "keyword": keyword.lower() if keyword and keyword.strip() else None,
             "keywords": terms or None,
-            "match": _match(match) if terms else None,
+            "match": checked_match(match or "any", InvalidFilterError) if terms else None,
             "pattern": pattern,
             "branch": check_branch(branch) if branch is not None else None,
-            "last_n": _at_least("last_n", last_n, 1),
-            "page": _at_least("page", page, 0) if page is not None else (0 if page_size else None),
-            "page_size": _at_least("page_size", page_size, 1),
+            "last_n": _bounded("last_n", last_n, 1),
+            "page": _bounded("page", page, 0) if page is not None else (0 if page_size else None),
+            "page_size": _bounded("page_size", page_size, 1),
         }
         if pattern is not None and isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidFilterError("`pattern` takes a compiled expression only: re.compile(…).")
@@ -170,7 +168,7 @@ class MessageFilter:
     @classmethod
     def roles(cls, *roles: Role | str) -> MessageFilter:
         """Stores messages of these roles."""
-        wanted = _roles(roles)
+        wanted = checked_roles(roles, InvalidFilterError)
         if not wanted:
             raise InvalidFilterError("A filter by role needs at least one role.")
         return cls(lambda message: message.role in wanted)
@@ -218,32 +216,5 @@ def _given(filters: Sequence[MessageFilter]) -> tuple[MessageFilter, ...]:
     return checked
 
 
-def _roles(roles: Iterable[Role | str] | None) -> frozenset[Role] | None:
-    if isinstance(roles, str):
-        roles = (roles,)
-    try:
-        return frozenset(Role(role) for role in roles or ()) or None
-    except ValueError as error:
-        raise InvalidFilterError(f"{error}. Roles are {', '.join(Role)}.") from None
-
-
-def _match(match: str | None) -> str:
-    if match not in (None, "any", "all"):
-        raise InvalidFilterError(f"`match` is 'any' or 'all', not {match!r}.")
-    return match or "any"
-
-
-def _at_least(name: str, value: int | None, least: int) -> int | None:
-    if value is not None and not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-        raise InvalidFilterError(f"`{name}` is a whole number, not {shown(value)}.")
-    if value is not None and value < least:
-        raise InvalidFilterError(f"`{name}` must be at least {least}, it is {shown(value)}.")
-    return value
-
-
-def _aware(name: str, value: datetime | None) -> datetime | None:
-    if value is not None and not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-        raise InvalidFilterError(f"`{name}` is a datetime with an offset, not {shown(value)}.")
-    if value is not None and value.tzinfo is None:
-        raise NaiveTimeError(name, value)
-    return value
+def _bounded(name: str, value: int | None, least: int) -> int | None:
+    return None if value is None else at_least(name, value, least, InvalidFilterError)

@@ -12,8 +12,8 @@ from functools import cache
 from re import Pattern
 from typing import Final
 
-from turnlog.domain.errors import NaiveTimeError, TurnlogError
-from turnlog.domain.filters import Match
+from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles
+from turnlog.domain.errors import TurnlogError
 from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Role
@@ -76,17 +76,19 @@ class EventQuery:
         values: dict[str, object] = {
             "keywords": words,
             "terms": tuple(dict.fromkeys(searchable(word) for word in words)),
-            "match": _match(match),
-            "since": _aware("since", since),
-            "until": _aware("until", until),
-            "roles": _roles(roles),
+            "match": checked_match(match, InvalidArgumentError),
+            "since": aware("since", since, InvalidArgumentError),
+            "until": aware("until", until, InvalidArgumentError),
+            "roles": checked_roles(roles, InvalidArgumentError),
             "branch": check_branch(branch) if branch is not None else None,
             "include_synthetic": include_synthetic,
-            "page": _at_least("page", page, 0),
-            "page_size": _at_least("page_size", page_size, 1) if page_size is not None else None,
+            "page": at_least("page", page, 0, InvalidArgumentError),
+            "page_size": page_size,
         }
         if page and page_size is None:
             raise InvalidArgumentError("`page` needs a `page_size`.")
+        if page_size is not None:
+            at_least("page_size", page_size, 1, InvalidArgumentError)
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -176,28 +178,3 @@ def _keywords(words: tuple[str, ...]) -> tuple[str, ...]:
             f"A keyword of {longest} characters is too long: at most {MAX_KEYWORD_LENGTH} are taken."
         )
     return given
-
-
-def _match(match: str) -> str:
-    if match not in ("any", "all"):
-        raise InvalidArgumentError(f"`match` is 'any' or 'all', not {match!r}.")
-    return match
-
-
-def _roles(roles: Iterable[Role | str] | None) -> frozenset[Role] | None:
-    try:
-        return frozenset(Role(role) for role in roles or ()) or None
-    except ValueError as error:
-        raise InvalidArgumentError(f"{error}. Roles are {', '.join(Role)}.") from None
-
-
-def _at_least(name: str, value: int, least: int) -> int:
-    if value < least:
-        raise InvalidArgumentError(f"`{name}` must be at least {least}, it is {value}.")
-    return value
-
-
-def _aware(name: str, value: datetime | None) -> datetime | None:
-    if value is not None and value.tzinfo is None:
-        raise NaiveTimeError(name, value)
-    return value
