@@ -214,7 +214,10 @@ NEXT: dict[str, Any] = {**EVENT, "id": "e2"}
         ({**NEXT, "type": "MESSAGE"}, "A message is malformed"),
         ({**NEXT, "type": "MESSAGE", "message": {"role": "alien"}}, "A message is malformed"),
         ({**NEXT, "type": "COMPACTION", "boundary": {"pinned": ["a", "a"]}}, "names 'a' twice"),
-        ({**NEXT, "type": "COMPACTION", "boundary": {"pinned": ["e1"]}}, "'e1', which is no message of the current view"),
+        (
+            {**NEXT, "type": "COMPACTION", "boundary": {"pinned": ["e1"]}},
+            "'e1', which is no message of the current view",
+        ),
         ({**NEXT, "type": "COMPACTION", "boundary": {"summary": ["s"]}}, "summary of the newest boundary"),
         ({**NEXT, "type": "COMPACTION", "boundary": {"pinned": [1]}}, "`pinned` must be a list of texts"),
         ({**NEXT, "type": "COMPACTION", "boundary": {"covered_count": "1"}}, "must be a whole number"),

@@ -103,7 +103,7 @@ def test_fault_024_a_million_equal_characters_are_counted_in_bounded_time(
 @BOTH
 @pytest.mark.parametrize("codec", ["ascii", "latin-1", "utf-8", "utf-16"])
 def test_ten_megabytes_of_random_text_are_counted_in_bounded_time(vocabulary: Vocabulary, codec: str) -> None:
-    noise = random.Random(24)  # noqa: S311 - no secret
+    noise = random.Random(24)
     text = noise.randbytes(10_000_000).decode(codec, "replace")
     began = time.monotonic()
     assert count(text, loaded(vocabulary)) > len(text) / 2

@@ -28,7 +28,7 @@ FILE = 6_000
 
 TEXT = "Where is order 4711, and can it still be sent to Gent?"
 ARGUMENTS = '{"order": 4711, "fields": ["place", "carrier", "due"]}'
-PIXELS = base64.b64encode(random.Random(102).randbytes(300_000)).decode()  # noqa: S311 - no secret
+PIXELS = base64.b64encode(random.Random(102).randbytes(300_000)).decode()
 
 
 def cost(*parts: dict[str, Any], role: Role = Role.USER) -> int:
