@@ -21,6 +21,12 @@ class View:
     named: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """While the summary of the newest boundary is still to come: all that the boundary names, in order."""
 
+    def __repr__(self) -> str:
+        return f"View({len(self.events)} messages, version={self.version})"
+
+    def __len__(self) -> int:
+        return len(self.events)
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """The messages of the view, in order, those of all branches."""
