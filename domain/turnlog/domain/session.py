@@ -339,7 +339,13 @@ class Session(BaseAggregate[UUID]):
             if key is not None:
                 answer(awaited, key)
                 closes.append(key)
-        asked = [call.id for call in message.tool_calls if not call.awaiting]
+        calls = [(call.id, call.awaiting) for call in message.tool_calls]
+        asked = [
+            call_id
+            for place, (call_id, awaiting) in enumerate(calls)
+            if not awaiting
+            and (call_id, True) not in calls[place:]  # those hide a call of the message itself
+        ]
         hides = [key for call_id in asked if (key := _newest_awaited(awaited, call_id, branch)) is not None]
         return closes, hides
 
