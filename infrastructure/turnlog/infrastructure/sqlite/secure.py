@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from eventsourcing.persistence import DatabaseError, OperationalError, ProgrammingError
-from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
+from eventsourcing.sqlite import (
+    SQLITE3_DEFAULT_LOCK_TIMEOUT,
+    SQLiteConnection,
+    SQLiteConnectionPool,
+    SQLiteDatastore,
+)
 
 
 class SecureConnectionPool(SQLiteConnectionPool):
@@ -16,6 +22,8 @@ class SecureConnectionPool(SQLiteConnectionPool):
 
     def _create_connection(self) -> SQLiteConnection:
         try:
+            if not self.is_journal_mode_wal:
+                self._read_the_header()
             connection = super()._create_connection()
             cursor = connection.cursor()
             with cursor:
@@ -25,6 +33,12 @@ class SecureConnectionPool(SQLiteConnectionPool):
         except sqlite3.DatabaseError as error:
             raise DatabaseError(error) from error
         return connection
+
+    def _read_the_header(self) -> None:
+        """Fail on what is no database with nothing left open, as the framework would leave its connection."""
+        timeout = self.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
+        with closing(sqlite3.connect(self.db_name, uri=True, timeout=timeout)) as connection:
+            connection.execute("PRAGMA journal_mode").fetchone()
 
 
 def secure(datastore: SQLiteDatastore) -> None:
