@@ -12,13 +12,8 @@ from turnlog.application.batch import Batch
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.writing import Also
-from turnlog.domain.compaction import (
-    CompactionResult,
-)
-from turnlog.domain.errors import (
-    InvalidBoundaryError,
-    UnknownEventError,
-)
+from turnlog.domain.compaction import CompactionResult
+from turnlog.domain.errors import InvalidBoundaryError, UnknownEventError
 from turnlog.domain.ids import check_id
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message

@@ -311,7 +311,8 @@ class Session(BaseAggregate[UUID]):
         closes, hides = self._calls_met(message, new.branch)
         opens = [_storable(call.id or "") for call in message.tool_calls if call.awaiting]
         if opens:
-            hides += _hidden_within(message, self.version + 1)
+            own = [call_id for call_id, hides_own in _plain_calls(message) if hides_own]
+            hides += (f"{self.version + 1}:{call_id}" for call_id in own)
         return self._record(
             MessageAppended,
             now,
@@ -339,13 +340,7 @@ class Session(BaseAggregate[UUID]):
             if key is not None:
                 answer(awaited, key)
                 closes.append(key)
-        calls = [(call.id, call.awaiting) for call in message.tool_calls]
-        asked = [
-            call_id
-            for place, (call_id, awaiting) in enumerate(calls)
-            if not awaiting
-            and (call_id, True) not in calls[place:]  # those hide a call of the message itself
-        ]
+        asked = [call_id for call_id, hides_own in _plain_calls(message) if not hides_own]
         hides = [key for call_id in asked if (key := _newest_awaited(awaited, call_id, branch)) is not None]
         return closes, hides
 
@@ -414,13 +409,13 @@ def message_content(message: Message) -> str:
     return checked_json_text(data, "message")
 
 
-def _hidden_within(message: Message, version: int) -> list[str]:
-    """The awaited calls of the message in front of which it has a plain call of the same id."""
+def _plain_calls(message: Message) -> list[tuple[str, bool]]:
+    """The calls that await nothing, by id, and whether each hides an awaited one behind it in the message."""
     calls = [(_storable(call.id or ""), call.awaiting) for call in message.tool_calls]
     return [
-        f"{version}:{call_id}"
+        (call_id, (call_id, True) in calls[place:])
         for place, (call_id, awaiting) in enumerate(calls)
-        if not awaiting and (call_id, True) in calls[place:]
+        if not awaiting
     ]
 
 
