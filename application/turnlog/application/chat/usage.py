@@ -26,11 +26,8 @@ class Usage:
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored in the metadata of the answer, under `usage`; what was not said is left out."""
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in vars(self).items()
-            if value is not None
-        }
+        said = {name: value for name, value in vars(self).items() if value is not None}
+        return said if self.provider is None else {**said, "provider": dict(self.provider)}
 
     @classmethod
     def of(cls, message: Message) -> Self | None:
