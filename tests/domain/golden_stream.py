@@ -44,7 +44,7 @@ def decided() -> list[Any]:
         patch("turnlog.domain.session.new_salt", lambda: next(salts)),
         patch("turnlog.domain.session.new_nonce", lambda: next(nonces)),
     ):
-        return [*_stream(), _ledger_entry(), *_scattered(), *_held(), _erased()]
+        return [*_stream(), _ledger_entry(), *_scattered(), *_held(), _erased(), *_marked()]
 
 
 def stored_samples() -> list[dict[str, Any]]:
@@ -178,6 +178,17 @@ def _held() -> list[StreamEvent]:
     session.hold(reason="case 7", by="ada", now=next(clock))
     session.release(by="bob", now=next(clock))
     session.delete(now=next(clock), keeps_content=True)
+    return list(session.recorded)
+
+
+def _marked() -> list[StreamEvent]:
+    """Turns that run on the root and on a branch; one is renewed, one ends."""
+    clock = _clock()
+    session = Session.open("marked", now=BEGIN)
+    session.begin_turn("t1", until=BEGIN + timedelta(hours=1), now=next(clock))
+    session.begin_turn("t2", until=BEGIN + timedelta(minutes=3), now=next(clock), branch="a;b")
+    session.renew_turn("t2", until=BEGIN + timedelta(minutes=9), now=next(clock), branch="a;b")
+    session.end_turn("t1", now=next(clock))
     return list(session.recorded)
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.service import SessionService
+from turnlog.application.turns import CallReference, TurnMark, TurnStep
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.errors import TurnlogError
@@ -59,6 +60,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.apply_plan(SID, _PLAN, expected_version=1),
         lambda s: s.apply_plan(SID, CompactionPlan()),
     ],
+    "awaits": [lambda s: s.awaits(SID, CallReference("k1", "c1"))],
     "compact": [
         lambda s: s.compact(SID, None, _NEWEST_TURN),
         lambda s: s.compact(SID, _never, _NEWEST_TURN),
@@ -66,6 +68,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
     ],
     "delete": [lambda s: s.delete(SID), lambda s: s.delete(SID, erase=False)],
     "delete_expired": [lambda s: s.delete_expired(_AGES_AHEAD)],
+    "events_by_id": [lambda s: s.events_by_id(SID, ["u1", "u9"])],
     "extend": [lambda s: s.extend(SID, None), lambda s: s.extend(SID, by=timedelta(days=1))],
     "find": [lambda s: s.find(SID)],
     "find_by_metadata": [
@@ -83,6 +86,12 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
     "hold": [lambda s: s.hold(SID, "case 7", by="eve")],
     "iter_events": [lambda s: s.iter_events(SID)],
     "list_sessions": [lambda s: s.list_sessions(), lambda s: s.list_sessions(before=2**40)],
+    "record_turn": [
+        lambda s: s.record_turn(SID, [Message.user("hi")], TurnMark("t"), TurnStep.BEGIN),
+        lambda s: s.record_turn(SID, [Message.user("hi")], TurnMark("t"), expected_version=1),
+        lambda s: s.record_turn(SID, [], TurnMark("t"), answers=CallReference("k1", "c1")),
+        lambda s: s.record_turn(SID, [], TurnMark("t"), TurnStep.END),
+    ],
     "release": [lambda s: s.release(SID, by="eve"), lambda s: s.release(SID, 3, by="eve")],
     "restore_boundary": [
         lambda s: s.restore_boundary(SID, "c1", CompactionBoundary(preserved=("u2",))),
@@ -104,6 +113,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
     ],
     "usage": [lambda s: s.usage(SID)],
     "version": [lambda s: s.version(SID)],
+    "view_for_turn": [lambda s: s.view_for_turn(SID, branch="a", turn_id="t")],
     "view": [
         lambda s: s.view(SID),
         lambda s: s.view(SID, at_version=1),
@@ -127,7 +137,7 @@ OF_THE_WHOLE_STORE: Mapping[str, Sequence[Call]] = {
 }
 """What a scope refuses."""
 
-ABOUT_THE_SERVICE = frozenset(("app", "capabilities", "close"))
+ABOUT_THE_SERVICE = frozenset(("app", "capabilities", "close", "count_tokens", "principal"))
 """What is no question about sessions."""
 
 

@@ -123,3 +123,13 @@ class AsyncSessionService:
     usage = _in_thread(SessionService.usage)
     compact = _in_thread(SessionService.compact)
     apply_plan = _in_thread(SessionService.apply_plan)
+    record_turn = _in_thread(SessionService.record_turn)
+    view_for_turn = _in_thread(SessionService.view_for_turn)
+    count_tokens = _in_thread(SessionService.count_tokens)
+    awaits = _in_thread(SessionService.awaits)
+    events_by_id = _in_thread(SessionService.events_by_id)
+
+    @property
+    def principal(self) -> str | None:
+        """Whom this scope belongs to, None for the service itself."""
+        return self.sync.principal

@@ -12,7 +12,7 @@ from turnlog.domain.errors import InvalidEventError, VersionConflictError
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.ids import own_event_id, own_event_id_version
 from turnlog.domain.json_text import to_json_text
-from turnlog.domain.log import RESERVED_TYPES, EventType, NewEvent, SessionEvent
+from turnlog.domain.log import RESERVED_TYPES, EventType, NewEvent, OwnEvent, SessionEvent
 from turnlog.domain.session import Session, message_content
 
 Locate = Callable[[SessionKey, str], int | None]
@@ -32,7 +32,8 @@ class Batch:
 
     def __post_init__(self) -> None:
         for event in self.events:
-            if event.type in RESERVED_TYPES and event.type != EventType.MESSAGE:
+            is_reserved = event.type in RESERVED_TYPES and event.type != EventType.MESSAGE
+            if is_reserved and not isinstance(event, OwnEvent):
                 raise InvalidEventError(f"Events of type {event.type} are written by turnlog alone.")
 
     def record(self, session: Session, now: datetime, locate: Locate, *, look_up: bool) -> None:

@@ -116,6 +116,11 @@ class ServiceCore:
         return self._app
 
     @property
+    def principal(self) -> str | None:
+        """Whom this scope belongs to, None for the service itself."""
+        return self._principal
+
+    @property
     def capabilities(self) -> Capabilities:
         """What holds on the store beneath."""
         kinds = {"RowLedger": "rows", "StreamLedger": "streams", "TrailingLedger": "trailing"}

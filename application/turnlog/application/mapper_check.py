@@ -22,6 +22,7 @@ from turnlog.domain.events import (
     MetadataUpdated,
     SessionDeleted,
     SessionOpened,
+    TurnMarked,
 )
 
 _ID = UUID(int=1)
@@ -81,6 +82,7 @@ def samples() -> list[Any]:
         ExpiryMoved(**link, expires_at=_TIME.isoformat()),
         HoldPlaced(**link, reason="é", by="漢"),
         HoldReleased(**link, placed_at=2, by="漢"),
+        TurnMarked(**link, turn_id="漢", branch="a", until=_TIME.isoformat()),
         SessionDeleted(**link, keeps_content=1),
         EventErased(**base),
         EventIdTaken(**base, version=9),

@@ -167,6 +167,20 @@ class CallNotAwaitedError(TurnlogError):
         self.call_id = call_id
 
 
+class TurnInProgressError(TurnlogError):
+    """Another turn runs on this branch of the session; it counts as dead behind `until`."""
+
+    def __init__(self, turn_id: str, until: datetime, branch: str | None = None) -> None:
+        where = "this session" if branch is None else f"branch {shown(branch)} of this session"
+        super().__init__(
+            f"Another turn is in progress in {where}, until {until.isoformat(timespec='seconds')} at the "
+            "latest. Nothing was stored: try again, or wait for it with wait=seconds."
+        )
+        self.turn_id = turn_id
+        self.until = until
+        self.branch = branch
+
+
 def _restored(
     error_class: type[TurnlogError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> TurnlogError:

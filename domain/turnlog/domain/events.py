@@ -23,7 +23,7 @@ from eventsourcing.utils import resolve_topic
 
 from turnlog.domain.chain import GENESIS, chain_value, commitment
 from turnlog.domain.messages import Role
-from turnlog.domain.state import AwaitedCall, SessionState
+from turnlog.domain.state import AwaitedCall, OpenTurn, SessionState
 
 SESSION_TOPIC = "turnlog.domain.session:Session"
 
@@ -318,6 +318,25 @@ class HoldReleased(StreamEvent):
 
 
 @_stored
+class TurnMarked(StreamEvent):
+    """A turn runs on its branch until this time (ISO text) at the latest; without a time it ended."""
+
+    TOPIC = "turnlog.domain.events:TurnMarked"
+
+    _: KW_ONLY
+    turn_id: str
+    branch: str | None = None
+    until: str | None = None
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The turn is open or not; a turn that was open on the branch counts as dead."""
+        turns = tuple(turn for turn in state.turns if turn.branch != self.branch)
+        if self.until:
+            turns = (*turns, OpenTurn(self.turn_id, datetime.fromisoformat(self.until), self.branch))
+        return state._replace(turns=turns)
+
+
+@_stored
 class SessionDeleted(StreamEvent):
     """The tombstone: the session is gone for every reader, and its id is not used again.
 
@@ -338,7 +357,7 @@ class SessionDeleted(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """Nothing is left to be shown."""
-        return state._replace(view=(), sealed=False, awaited=(), is_deleted=True)
+        return state._replace(view=(), sealed=False, awaited=(), turns=(), is_deleted=True)
 
 
 @_stored
@@ -389,6 +408,7 @@ STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
     ExpiryMoved,
     HoldPlaced,
     HoldReleased,
+    TurnMarked,
     SessionDeleted,
     EventErased,
 )

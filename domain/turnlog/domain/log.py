@@ -207,6 +207,11 @@ class NewEvent:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OwnEvent(NewEvent):
+    """An event of a reserved type. Only turnlog's own parts make one; else the service refuses the type."""
+
+
 def superseded_system(events: Sequence[SessionEvent]) -> frozenset[str]:
     """The ids of stored system messages that a later one of the same branch replaces."""
     latest: dict[str | None, str] = {}

@@ -19,6 +19,7 @@ from turnlog.domain.errors import (
     LegalHoldError,
     NaiveTimeError,
     SessionNotFoundError,
+    TurnInProgressError,
     UnknownHoldError,
 )
 from turnlog.domain.events import (
@@ -34,6 +35,7 @@ from turnlog.domain.events import (
     SessionDeleted,
     SessionOpened,
     StreamEvent,
+    TurnMarked,
     answer,
     call_key,
 )
@@ -41,7 +43,7 @@ from turnlog.domain.ids import aggregate_id, check_id, is_utf8
 from turnlog.domain.json_text import checked_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
-from turnlog.domain.state import AwaitedCall, Ranges, RangeSet, SessionState, ranges_of
+from turnlog.domain.state import AwaitedCall, OpenTurn, Ranges, RangeSet, SessionState, ranges_of
 
 MAX_SPAN = timedelta(days=36_525)
 """The longest time to live and idle time: a hundred years, so that no expiry leaves the calendar."""
@@ -245,6 +247,50 @@ class Session(BaseAggregate[UUID]):
             occurred_at=_utc_text("occurred_at", occurred_at),
         )
 
+    def begin_turn(
+        self,
+        turn_id: str,
+        *,
+        until: datetime,
+        now: datetime,
+        branch: str | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent:
+        """Record that a turn runs on the branch; `TurnInProgressError` while another one does."""
+        running = self._open_turn(branch)
+        if running is not None and running.until > now:
+            raise TurnInProgressError(running.turn_id, running.until, branch)
+        return self._mark_turn(turn_id, branch, until, now, context)
+
+    def renew_turn(
+        self,
+        turn_id: str,
+        *,
+        until: datetime,
+        now: datetime,
+        branch: str | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent | None:
+        """Record that the turn still runs, when half of its time is over; nothing when it is not open."""
+        running = self._open_turn(branch)
+        if running is None or running.turn_id != turn_id or running.until - now > (until - now) / 2:
+            return None
+        return self._mark_turn(turn_id, branch, until, now, context)
+
+    def end_turn(
+        self,
+        turn_id: str,
+        *,
+        now: datetime,
+        branch: str | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent | None:
+        """Record that the turn ended; nothing when it is not open."""
+        running = self._open_turn(branch)
+        if running is None or running.turn_id != turn_id:
+            return None
+        return self._mark_turn(turn_id, branch, None, now, context)
+
     def update_metadata(
         self, metadata: Mapping[str, Any], *, now: datetime, context: Mapping[str, str] | None = None
     ) -> StreamEvent:
@@ -343,6 +389,21 @@ class Session(BaseAggregate[UUID]):
         asked = [call_id for call_id, hides_own in _plain_calls(message) if not hides_own]
         hides = [key for call_id in asked if (key := _newest_awaited(awaited, call_id, branch)) is not None]
         return closes, hides
+
+    def _open_turn(self, branch: str | None) -> OpenTurn | None:
+        return next((turn for turn in self.state.turns if turn.branch == branch), None)
+
+    def _mark_turn(
+        self,
+        turn_id: str,
+        branch: str | None,
+        until: datetime | None,
+        now: datetime,
+        context: Mapping[str, str] | None,
+    ) -> StreamEvent:
+        return self._record(
+            TurnMarked, now, context, turn_id=turn_id, branch=branch, until=_utc_text("until", until)
+        )
 
     def _view_after(self, result: CompactionResult, summary_count: int) -> tuple[Ranges, bool]:
         """The ranges that the boundary at the next version names, and whether the last one is closed."""

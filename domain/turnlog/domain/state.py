@@ -33,6 +33,14 @@ class AwaitedCall(NamedTuple):
     hidden_by: int = 0
 
 
+class OpenTurn(NamedTuple):
+    """A turn that runs on a branch. Behind `until` it counts as dead, and another may begin."""
+
+    turn_id: str
+    until: datetime
+    branch: str | None = None
+
+
 class SessionState(NamedTuple):
     """One value that is replaced as a whole, so that a reader of another thread never sees half a change."""
 
@@ -50,11 +58,13 @@ class SessionState(NamedTuple):
     is_deleted: bool = False
     holds: tuple[int, ...] = ()
     """The versions of the legal holds that are on."""
+    turns: tuple[OpenTurn, ...] = ()
+    """The turns that run, at most one on each branch."""
 
     @property
     def must_carry(self) -> bool:
         """Whether the event at this version has to carry the state instead of naming its anchor."""
-        return (self.version - self.anchor) * 8 > len(self.view) + len(self.awaited)
+        return (self.version - self.anchor) * 8 > len(self.view) + len(self.awaited) + len(self.turns)
 
     def with_message(self, version: int) -> SessionState:
         """The state with the message at this version in the view."""
@@ -73,7 +83,8 @@ class SessionState(NamedTuple):
     def to_text(self) -> str:
         """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
 
-        That is `;h` with the holds, and `;` with the awaited calls as a JSON list.
+        That is `;h` with the holds, `;t` with the open turns as a JSON list without a semicolon, and `;` with
+        the awaited calls as a JSON list.
         """
         parts = [
             ranges_text(self.view) + ("!" if self.sealed else ""),
@@ -84,17 +95,22 @@ class SessionState(NamedTuple):
         ]
         if self.holds:
             parts.append("h" + ",".join(map(str, self.holds)))
+        if self.turns:
+            turns = [(name, (until - self.created_on) // _MICROSECOND, on) for name, until, on in self.turns]
+            parts.append("t" + _json(turns).replace(";", "\\u003b"))
         if self.awaited:
-            parts.append(json.dumps(self.awaited, ensure_ascii=True, separators=(",", ":")))
+            parts.append(_json(self.awaited))
         return ";".join(parts)
 
     @classmethod
     def from_text(cls, text: str, *, version: int, modified_on: datetime, head: str) -> SessionState:
         """The state that an event of this version, time and chain value carries."""
         view, created, expires, idle, metadata, *rest = text.split(";", 5)
-        holds = ""
+        holds = turns = ""
         if rest and rest[0].startswith("h"):
             holds, *rest = rest[0].removeprefix("h").split(";", 1)
+        if rest and rest[0].startswith("t"):
+            turns, *rest = rest[0].removeprefix("t").split(";", 1)
         created_on = _EPOCH + timedelta(microseconds=int(created))
         return cls(
             version=version,
@@ -109,6 +125,10 @@ class SessionState(NamedTuple):
             metadata_version=int(metadata) if metadata else None,
             anchor=version,
             holds=tuple(map(int, holds.split(","))) if holds else (),
+            turns=tuple(
+                OpenTurn(name, created_on + timedelta(microseconds=until), branch)
+                for name, until, branch in (json.loads(turns) if turns else ())
+            ),
         )
 
 
@@ -175,6 +195,10 @@ def near_ranges(ranges: Iterable[tuple[int, int]], gap: int) -> Iterator[tuple[i
             yield start, last
             start = first
     yield start, ordered[-1][1]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
 def _micros_text(span: timedelta) -> str:

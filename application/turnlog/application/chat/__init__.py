@@ -1,14 +1,20 @@
-"""Conversations with models: the port to a model, and what is asked and answered through it."""
+"""Conversations with models: the port to a model, and the runner of turns."""
 
 from turnlog.application.chat.errors import (
+    ChatError,
     ContextOverflowError,
     InvalidReplyError,
+    MalformedArgumentsError,
+    MessageTooLargeError,
     MissingKeyError,
     ModelError,
     ModelRejectedError,
     ModelTimeoutError,
     ModelUnavailableError,
     StreamInterruptedError,
+    TooManyRoundsError,
+    TurnTakenOverError,
+    TurnUnfinishedError,
 )
 from turnlog.application.chat.model import (
     AsyncChatModel,
@@ -25,29 +31,77 @@ from turnlog.application.chat.model import (
     ToolCallDelta,
     ToolDefinition,
 )
-from turnlog.application.chat.usage import Usage
+from turnlog.application.chat.recording import (
+    CallRecorder,
+    ModelCall,
+    UnstoredMessage,
+)
+from turnlog.application.chat.session_chat import (
+    SessionChat,
+    TurnStream,
+)
+from turnlog.application.chat.tools import (
+    Awaiting,
+    DescribedTool,
+    Tool,
+    ToolContext,
+)
+from turnlog.application.chat.turn import (
+    Compacted,
+    MessageStored,
+    ToolCallFinished,
+    ToolCallStarted,
+    Turn,
+    TurnEvent,
+    TurnFinished,
+)
+from turnlog.application.chat.usage import (
+    Usage,
+)
 
 __all__ = [
     "AsyncChatModel",
     "AsyncChatStream",
+    "Awaiting",
+    "CallRecorder",
     "ChatDelta",
+    "ChatError",
     "ChatModel",
     "ChatReply",
     "ChatRequest",
     "ChatStream",
+    "Compacted",
     "ContextOverflowError",
+    "DescribedTool",
     "FinishReason",
     "InvalidReplyError",
+    "MalformedArgumentsError",
+    "MessageStored",
+    "MessageTooLargeError",
     "MissingKeyError",
+    "ModelCall",
     "ModelError",
     "ModelRejectedError",
     "ModelTimeoutError",
     "ModelUnavailableError",
     "ReasoningDelta",
     "RenderedRequest",
+    "SessionChat",
     "StreamInterruptedError",
     "TextDelta",
+    "TooManyRoundsError",
+    "Tool",
     "ToolCallDelta",
+    "ToolCallFinished",
+    "ToolCallStarted",
+    "ToolContext",
     "ToolDefinition",
+    "Turn",
+    "TurnEvent",
+    "TurnFinished",
+    "TurnStream",
+    "TurnTakenOverError",
+    "TurnUnfinishedError",
+    "UnstoredMessage",
     "Usage",
 ]

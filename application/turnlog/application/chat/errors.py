@@ -62,3 +62,57 @@ class StreamInterruptedError(ModelError):
     def __init__(self, message: str, reply: ChatReply) -> None:
         super().__init__(message)
         self.reply = reply
+
+
+class ChatError(TurnlogError):
+    """A turn cannot go on."""
+
+
+class MalformedArgumentsError(ChatError):
+    """A model wrote arguments that the tool cannot be called with. The model is told so."""
+
+    def __init__(self, reasons: str) -> None:
+        super().__init__(f"The arguments are malformed: {reasons}. Call the tool again with a JSON object.")
+
+
+class MessageTooLargeError(ChatError):
+    """A message costs more than one message may; it was not stored. Figures are tokens."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"The message costs {tokens:,} tokens, one message may cost {limit:,}. Nothing was stored: "
+            "shorten it, or raise max_message_tokens."
+        )
+        self.tokens = tokens
+        self.limit = limit
+
+
+class TooManyRoundsError(ChatError):
+    """The model asked for tools again and again. What was said is stored; the last calls were not run."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The model asked for tools in more than {limit} rounds of one turn. What was said is stored: "
+            "send another message to go on, or raise max_rounds."
+        )
+        self.limit = limit
+
+
+class TurnTakenOverError(ChatError):
+    """The turn's mark expired and another turn began. What this turn had is stored."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            "This turn took longer than its mark was renewed, and another turn began meanwhile. What it had "
+            "is stored. Check the clock and the lease of the chat."
+        )
+        self.session_id = session_id
+
+
+class TurnUnfinishedError(ChatError):
+    """The result of a streamed turn was asked for before its end."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The turn is not over: iterate over the stream to its end, or leave its block first."
+        )

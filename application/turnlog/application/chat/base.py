@@ -1,0 +1,150 @@
+"""What the sync chat and the one for asyncio have in common: settings, and how turns begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.keeping import MarkKeeper
+from turnlog.application.chat.model import Rendering
+from turnlog.application.chat.recording import CallRecorder, NoRecorder
+from turnlog.application.chat.settings import ChatSettings, SystemPlacement
+from turnlog.application.chat.tools import DescribedTool, Tool, ToolSet, result_content
+from turnlog.application.service import SessionService
+from turnlog.application.turns import CallReference
+from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
+from turnlog.domain.errors import InvalidSettingError, shown
+from turnlog.domain.filters import EventFilter, MessageFilter
+from turnlog.domain.ids import check_branch, check_id
+from turnlog.domain.messages import Message, Role, ToolCallResponsePart
+
+AnyTool: TypeAlias = Callable[..., object] | DescribedTool | Tool
+"""A function, a tool with a schema of its own, or what `Tool.of` made."""
+
+ModelT = TypeVar("ModelT", bound=Rendering)
+
+
+class ChatBase(Generic[ModelT]):
+    """Settings of a chat, and the turns that it begins."""
+
+    def __init__(
+        self,
+        sessions: SessionService,
+        model: ModelT,
+        *,
+        tools: Sequence[AnyTool] = (),
+        trigger: CompactionTrigger | None = None,
+        strategy: CompactionStrategy | None = None,
+        filter: EventFilter | None = None,  # noqa: A002 - the vocabulary's word
+        store: MessageFilter | None = None,
+        instructions: str | None = None,
+        system: SystemPlacement = "first",
+        default_principal: str = "default",
+        max_rounds: int = 50,
+        tool_time_limit: float | None = 60.0,
+        max_message_tokens: int | None = None,
+        max_request_tokens: int | None = None,
+        keep_tool_results: int = 5,
+        max_output_tokens: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        cache: bool = False,
+        lease: timedelta = timedelta(minutes=1),
+        recorder: CallRecorder | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._model = model
+        self._settings = ChatSettings(
+            tools=ToolSet(tools),
+            trigger=trigger,
+            strategy=strategy,
+            filter=filter,
+            store=store,
+            instructions=instructions,
+            system=system,
+            default_principal=default_principal,
+            max_rounds=max_rounds,
+            tool_time_limit=tool_time_limit,
+            max_message_tokens=max_message_tokens,
+            max_request_tokens=max_request_tokens,
+            keep_tool_results=keep_tool_results,
+            max_output_tokens=max_output_tokens,
+            options=dict(options or {}),
+            cache=cache,
+            lease=lease,
+            recorder=recorder or NoRecorder(),
+        )
+        self._keeper = MarkKeeper(lease)
+
+    def _said(
+        self,
+        session_id: str,
+        text_or_message: str | Message,
+        *,
+        principal: str | None,
+        idempotency_key: str | None,
+        filter: EventFilter | None,  # noqa: A002 - the vocabulary's word
+        system: str | None,
+        branch: str | None,
+        wait: float | None,
+    ) -> Opening:
+        """A turn that a message of the user begins."""
+        message = Message.user(text_or_message) if isinstance(text_or_message, str) else text_or_message
+        if not isinstance(message, Message) or message.role is not Role.USER:  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"A turn begins with a text or with Message.user(…), not with {shown(text_or_message)}."
+            )
+        if idempotency_key is not None:
+            check_id("Idempotency key", idempotency_key)
+        return Opening(
+            session_id=session_id,
+            message=message,
+            principal=principal,
+            key=idempotency_key,
+            filter=filter,
+            system=system,
+            branch=None if branch is None else check_branch(branch),
+            wait=wait,
+        )
+
+    @staticmethod
+    def _settling(
+        session_id: str,
+        event_id: str,
+        call_id: str,
+        *,
+        result: Message | None = None,
+        runs: bool = False,
+        principal: str | None,
+        wait: float | None,
+    ) -> Opening:
+        """A turn that goes on with what became of an awaited call."""
+        reference = CallReference(check_id("Event id", event_id), call_id)
+        return Opening(
+            session_id=session_id,
+            settles=reference,
+            result=result,
+            runs=runs,
+            principal=principal,
+            wait=wait,
+        )
+
+    def _engine(
+        self, opening: Opening, tools: Sequence[AnyTool] | None, *, stream: bool
+    ) -> tuple[SessionService, TurnEngine]:
+        """The rules of the turn, and the service of whoever it is for."""
+        sessions = self._sessions
+        if opening.principal is not None:
+            sessions = sessions.scoped_to(opening.principal)
+        settings = self._settings if tools is None else replace(self._settings, tools=ToolSet(tools))
+        return sessions, TurnEngine(settings, self._model, opening, sessions.count_tokens, stream=stream)
+
+
+def result_message(call_id: str, result: object) -> Message:
+    """The result of an awaited call as a message: what a tool may return, or a message of results."""
+    if isinstance(result, Message):
+        return result
+    part = {"id": call_id, "response": result_content(result)}
+    return Message.tool([ToolCallResponsePart.model_validate(part)])

@@ -1,0 +1,170 @@
+"""Use case: writing a turn of a model, one at a time on each branch of a session."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from turnlog.application.appending import Appendable
+from turnlog.application.batch import Batch
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore
+from turnlog.application.writing import SessionKey
+from turnlog.domain.errors import CallNotAwaitedError, TurnInProgressError, UnknownEventError
+from turnlog.domain.ids import own_event_id
+from turnlog.domain.log import NewEvent, SessionEvent
+from turnlog.domain.messages import Message
+from turnlog.domain.session import Session
+from turnlog.domain.state import SessionState
+from turnlog.domain.view import View
+
+
+class TurnStep(StrEnum):
+    """What a write means to the mark of its turn."""
+
+    BEGIN = "begin"
+    GO_ON = "go on"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class TurnMark:
+    """The mark of a running turn. It counts as dead when it was not renewed for as long as the lease."""
+
+    turn_id: str
+    branch: str | None = None
+    lease: timedelta = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class CallReference:
+    """An awaited call, by the event that asks for it and its own id."""
+
+    event_id: str
+    call_id: str
+
+
+@dataclass(frozen=True)
+class TurnWrite:
+    """What was stored, the version behind it, and whether the turn still has its mark."""
+
+    events: tuple[SessionEvent, ...]
+    version: int
+    is_marked: bool
+
+
+class Turns(ServiceCore):
+    """The use cases of who runs turns: a message, what belongs to it and the mark are one write."""
+
+    def record_turn(
+        self,
+        session_id: str,
+        events: Sequence[Appendable],
+        mark: TurnMark,
+        step: TurnStep = TurnStep.GO_ON,
+        *,
+        expected_version: int | None = None,
+        answers: CallReference | None = None,
+        abandons: CallReference | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> TurnWrite:
+        """Append the events of a turn and mark the turn, in one write.
+
+        The events come first, so that their versions are known: those behind the expected one. `BEGIN`
+        raises `TurnInProgressError` while another turn runs on the branch. `GO_ON` renews the mark when half
+        of its lease is over. A turn that lost its mark still stores what it has; the answer says so. With
+        `answers` the call must await its result, with `abandons` waiting for it is given up: else
+        `CallNotAwaitedError`. With an `expected_version` that is not the session's, `VersionConflictError`.
+        """
+        key = self._key(session_id)
+        batch = Batch(
+            key, tuple(NewEvent.of(event) for event in events), expected_version, merged_context(context)
+        )
+        asked_at = self._version_of_call(key, answers or abandons)
+        tries = itertools.count()
+
+        def decide(session: Session) -> None:
+            now = self._now()
+            if answers is not None and not _awaits(session.state, asked_at, answers.call_id):
+                raise CallNotAwaitedError(answers.event_id, answers.call_id)
+            look_up = next(tries) > 0 or not self._writer.ledger.atomic
+            batch.record(session, now, self._locate, look_up=look_up)
+            if abandons is not None:
+                session.abandon(
+                    event_id=own_event_id(session.version + 1, secrets.token_hex(10)),
+                    call_event_id=abandons.event_id,
+                    call_version=asked_at,
+                    call_id=abandons.call_id,
+                    now=now,
+                    context=batch.context,
+                )
+            self._mark(session, mark, step, now, batch.context)
+
+        session = self._writer.write(key, decide, at_version=expected_version)
+        stored = batch.stored(lambda version: self._streams.entry_at(key.aggregate_id, session_id, version))
+        is_marked = any(
+            turn.turn_id == mark.turn_id for turn in session.state.turns if turn.branch == mark.branch
+        )
+        return TurnWrite(stored, session.version, is_marked or step is TurnStep.END)
+
+    def view_for_turn(
+        self, session_id: str, *, branch: str | None = None, turn_id: str | None = None
+    ) -> View:
+        """The view now; `TurnInProgressError` while another turn than this one runs on the branch."""
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        for turn in state.turns:
+            if turn.branch == branch and turn.turn_id != turn_id and turn.until > self._now():
+                raise TurnInProgressError(turn.turn_id, turn.until, turn.branch)
+        return self._streams.view(key.aggregate_id, session_id, state)
+
+    def count_tokens(self, message: SessionEvent | Message) -> int:
+        """What a message costs, as this service estimates it; an event without a message costs nothing."""
+        counts = self._token_counts()
+        return counts.of_message(message) if isinstance(message, Message) else counts.of_event(message)
+
+    def awaits(self, session_id: str, call: CallReference) -> bool:
+        """Whether the call awaits its result. Raises `UnknownEventError`."""
+        key = self._key(session_id)
+        return _awaits(self._writer.current(key), self._version_of_call(key, call), call.call_id)
+
+    def events_by_id(self, session_id: str, event_ids: Sequence[str]) -> Mapping[str, SessionEvent]:
+        """The entries of the log with these ids; ids that it does not hold are left out."""
+        key = self._key(session_id)
+        self._writer.current(key)
+        versions = {name: version for name in event_ids if (version := self._locate(key, name)) is not None}
+        entries = (
+            self._streams.entry_at(key.aggregate_id, session_id, version) for version in versions.values()
+        )
+        return {entry.id: entry for entry in entries if entry is not None}
+
+    def _version_of_call(self, key: SessionKey, call: CallReference | None) -> int:
+        if call is None:
+            return -1
+        self._writer.current(key)
+        version = self._locate(key, call.event_id)
+        if version is None:
+            raise UnknownEventError(key.session_id, call.event_id)
+        return version
+
+    @staticmethod
+    def _mark(
+        session: Session, mark: TurnMark, step: TurnStep, now: datetime, context: Mapping[str, str]
+    ) -> None:
+        until = now + mark.lease
+        match step:
+            case TurnStep.BEGIN:
+                session.begin_turn(mark.turn_id, branch=mark.branch, until=until, now=now, context=context)
+            case TurnStep.GO_ON:
+                session.renew_turn(mark.turn_id, branch=mark.branch, until=until, now=now, context=context)
+            case TurnStep.END:
+                session.end_turn(mark.turn_id, branch=mark.branch, now=now, context=context)
+
+
+def _awaits(state: SessionState, version: int, call_id: str) -> bool:
+    name = call_id.encode("utf-8", "backslashreplace").decode()
+    return any((call.version, call.call_id) == (version, name) for call in state.awaited)
