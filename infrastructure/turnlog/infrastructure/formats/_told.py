@@ -19,11 +19,21 @@ class Told:
     conversation: tuple[SessionEvent, ...]
 
 
-def told(view: View | Iterable[SessionEvent | Message], branch: str | None, system: str | None) -> Told:
-    """What the model of this branch is told. A given `system` takes the place of the stored instructions."""
+def told(
+    view: View | Iterable[SessionEvent | Message],
+    branch: str | None,
+    system: str | None,
+    in_place: bool = False,
+) -> Told:
+    """What the model of this branch is told. A given `system` takes the place of the stored instructions.
+
+    `in_place` leaves all system messages in the conversation, replaced ones too: what was sent stays.
+    """
     if not isinstance(view, View):
         view = View(tuple(_event(entry, place) for place, entry in enumerate(view)))
     events = view.told_events(branch)
+    if in_place:
+        return _told_in_place(events, system)
     superseded = superseded_system(events)
     instructions = [Message.system(system)] if system is not None else []
     for event in events:
@@ -31,6 +41,12 @@ def told(view: View | Iterable[SessionEvent | Message], branch: str | None, syst
         if event.message and event.role is Role.SYSTEM and is_in_force:
             instructions.append(event.message)
     return Told(tuple(instructions), tuple(event for event in events if event.role is not Role.SYSTEM))
+
+
+def _told_in_place(events: Iterable[SessionEvent], system: str | None) -> Told:
+    is_replaced = system is not None
+    kept = (e for e in events if not (is_replaced and e.role is Role.SYSTEM and not e.synthetic))
+    return Told((Message.system(system),) if system is not None else (), tuple(kept))
 
 
 def _event(entry: SessionEvent | Message, place: int) -> SessionEvent:
