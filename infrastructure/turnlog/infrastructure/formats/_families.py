@@ -6,19 +6,32 @@ import re
 
 from turnlog.domain.messages import Message
 
-_SNAPSHOT = re.compile(r"[-@](20\d\d-?\d\d-?\d\d|latest)\b.*$")
+ASKED = "request_model"
+"""In the metadata of an answer: the model that was asked, where the server names another one."""
+
+_VENDOR = re.compile(r"^([a-z-]+\.)?anthropic\.")
+_SNAPSHOT = re.compile(
+    r"[-@](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|latest|preview|exp|0|v\d+)$",
+)
 _GENERATION = re.compile(r"gpt-\d+(\.\d+)?|o\d+")
-_ANTHROPIC_ON_BEDROCK = re.compile(r"^([a-z-]+\.)?anthropic\.")
 
 
 def family(model: str) -> str:
-    """The name without date and vendor and, for OpenAI, size: `gpt-5-mini` is of the family `gpt-5`."""
-    name = _ANTHROPIC_ON_BEDROCK.sub("", model.rpartition("/")[2].lower())
-    generation = _GENERATION.match(name)
-    return generation.group() if generation else _SNAPSHOT.sub("", name)
+    """The name of a model without who serves it, its tag and the date of its snapshot.
+
+    Of OpenAI's models the sizes of one generation are one family: `gpt-5-mini` is of the family `gpt-5`.
+    """
+    name = model.strip().lower().rpartition("/")[2]
+    name, _, _ = _VENDOR.sub("", name).partition(":")
+    if generation := _GENERATION.match(name):
+        return generation.group()
+    while found := _SNAPSHOT.search(name):
+        name = name[: found.start()]
+    return name
 
 
 def is_of_family(said: Message, model: str) -> bool:
     """Whether this model may read what was thought in the message; yes when nothing says who thought it."""
-    author = (said.metadata or {}).get("model")
-    return not isinstance(author, str) or family(author) == family(model)
+    metadata = said.metadata or {}
+    names = [name for name in (metadata.get("model"), metadata.get(ASKED)) if isinstance(name, str)]
+    return not names or any(family(name) == family(model) for name in names)

@@ -45,7 +45,7 @@ from turnlog.infrastructure.formats._responses_format import (
     result_item,
     result_type,
 )
-from turnlog.infrastructure.formats._told import told
+from turnlog.infrastructure.formats._told import instructions_first, told
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """What `include` asks for, so that reasoning can be sent back."""
@@ -56,8 +56,13 @@ _FILES_OF = (ORIGIN, "openai.chat", None)
 """Origins of messages whose file ids this provider knows."""
 _SENT_BACK = frozenset(("mcp_list_tools", "tool_search_call", "tool_search_output", "additional_tools"))
 """Items of answers that are kept as generic parts and go back beside the calls of the provider's own."""
-_STATE = {"store": (False,), "truncation": ("disabled",), "background": (False,), "previous_response_id": ()}
-_STATE |= {"conversation": ()}
+_STATE: Mapping[str, tuple[Any, ...]] = {
+    "store": (False,),
+    "truncation": ("disabled",),
+    "background": (False,),
+    "previous_response_id": (),
+    "conversation": (),
+}
 """Options that would let the provider keep or cut what the model is told, with the values that do not."""
 
 
@@ -71,6 +76,7 @@ def request(
     system: str | None = None,
     prefill: bool = False,
     send_reasoning: bool = True,
+    system_in_place: bool = False,
     **options: Any,
 ) -> Plain:
     """The keyword arguments of `client.responses.create`, such that the provider accepts them.
@@ -86,12 +92,13 @@ def request(
 
     `branch` is the branch whose model is told. `max_tokens` is sent as `max_output_tokens`. Tools are given
     in the provider's form or as `name`, `description` and `parameters`. Without `send_reasoning` none is sent
-    and none asked for. Further options are passed on; `InvalidSettingError` is raised for those with which
+    and none asked for. `system_in_place` leaves the system messages behind the first other message where they
+    stand. Further options are passed on; `InvalidSettingError` is raised for those with which
     the provider would keep the conversation or cut it.
     A request that ends with an assistant message gives a `PrefillWarning` unless `prefill`.
     """
     _refuse_state(options)
-    given = told(view, branch, system)
+    given = instructions_first(told(view, branch, system, system_in_place))
     wire = _Answers(model, send_reasoning).conversation(paired(given.conversation)) or [_start()]
     if wire[-1].get("role") == "assistant" and not prefill:
         warnings.warn(PrefillWarning.MESSAGE, PrefillWarning, stacklevel=2)
@@ -153,11 +160,11 @@ class _Answers:
     def conversation(self, said: Iterable[Said]) -> list[Plain]:
         wire: list[Plain] = []
         for one in said:
-            if one.message.role is Role.USER:
-                self._waiting = []
-                wire += _user(one)
-            else:
+            if one.message.role is Role.ASSISTANT:
                 wire += self._answer(one)
+            else:
+                self._waiting = []
+                wire += _input(one)
         return wire
 
     def _answer(self, said: Said) -> list[Plain]:
@@ -193,7 +200,7 @@ class _Answers:
         part, name = call.part, self._ids.take(call.part.id)
         kind = part.extra.get("call_type")
         if kind not in (None, CUSTOM) and is_whole and _is_answered_in_kind(call):
-            return [{**_without_author(item_of(part)), "call_id": name}], [_result_in_kind(call, name)]
+            return [{**_sendable_item(item_of(part)), "call_id": name}], [_result_in_kind(call, name)]
         item: Plain = {"type": "custom_tool_call" if kind == CUSTOM else "function_call", "call_id": name}
         if is_led_to and isinstance(part.extra.get("item_id"), str):
             item["id"] = part.extra["item_id"]
@@ -217,11 +224,16 @@ def _is_answered_in_kind(call: Call) -> bool:
 
 def _result_in_kind(call: Call, name: str) -> Plain:
     assert call.response is not None  # noqa: S101 - asked before
-    return {**_without_author(result_item(call.response)), "call_id": name}
+    return {**_sendable_item(result_item(call.response)), "call_id": name}
 
 
-def _without_author(item: Plain) -> Plain:
-    return {name: value for name, value in item.items() if name != "created_by" and value is not None}
+def _sendable_item(item: Plain) -> Plain:
+    """The item without the fields that responses have and requests do not."""
+    return {
+        name: value
+        for name, value in item.items()
+        if name != "created_by" and (name, value) != ("status", None)
+    }
 
 
 def _sent_reasoning(part: ReasoningPart) -> Plain | None:
@@ -258,7 +270,7 @@ def _output_block(part: Part) -> Plain | None:
 
 def _sent_item(part: Part, is_whole: bool) -> list[Plain]:
     if isinstance(part, (ServerToolCallPart, CompactionPart)) or part.type in _SENT_BACK:
-        return [_without_author(item_of(part))] if is_whole and _is_complete(part) else []
+        return [_sendable_item(item_of(part))] if is_whole and _is_complete(part) else []
     text = _media.as_text(part)
     return [{"role": "assistant", "content": text}] if text.strip() else []
 
@@ -269,10 +281,11 @@ def _is_complete(part: Part) -> bool:
     return part.type in _SENT_BACK or ("block" in part.extra and isinstance(getattr(part, "id", None), str))
 
 
-def _user(said: Said) -> list[Plain]:
+def _input(said: Said) -> list[Plain]:
+    """The message of a user, or a system message."""
     blocks = [_sent(part, said.message.origin) for part in said.parts if not isinstance(part, Call)]
     content = _content([block for block in blocks if block])
-    return [{"role": "user", "content": content}] if content else []
+    return [{"role": said.message.role.value, "content": content}] if content else []
 
 
 def _content(blocks: list[Plain]) -> str | list[Plain] | None:
