@@ -46,7 +46,7 @@ def conversations(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 def answers(path: Path) -> list[dict[str, Any]]:
     """The answers that a file recorded, each as the provider's body."""
-    return [one["response"] for one in _exchanges(_content(path)) if "error" not in one["response"]]
+    return [one["response"] for one in _exchanges(_content(path)) if not one["response"].get("error")]
 
 
 def _input_items(request: dict[str, Any]) -> list[Any]:

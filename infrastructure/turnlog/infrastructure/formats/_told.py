@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import dropwhile
 
 from turnlog.domain.log import EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message, Role
@@ -55,3 +56,16 @@ def _event(entry: SessionEvent | Message, place: int) -> SessionEvent:
     return SessionEvent(
         f"#{place}", EventType.MESSAGE, place, datetime.min.replace(tzinfo=UTC), message=entry
     )
+
+
+def deepest_branch(conversation: Iterable[SessionEvent | Message]) -> str | None:
+    """The branch that is told a conversation which holds nothing but what its model is told."""
+    branches = (entry.branch for entry in conversation if isinstance(entry, SessionEvent))
+    return max(filter(None, branches), key=lambda branch: branch.count("."), default=None)
+
+
+def instructions_first(given: Told) -> Told:
+    """With the system messages in front of the conversation among the instructions."""
+    rest = tuple(dropwhile(lambda event: event.role is Role.SYSTEM, given.conversation))
+    first = given.conversation[: len(given.conversation) - len(rest)]
+    return Told((*given.system, *(event.message for event in first if event.message)), rest)

@@ -66,7 +66,7 @@ class AnthropicMessagesDecoder:
         """What came so far: the whole answer when finished; else without calls that are not complete."""
         raw: dict[str, str] = {}
         blocks = [block for index in sorted(self._blocks) if (block := self._block(index, raw)) is not None]
-        fields = {"type": "message", "role": "assistant", **self._fields, "content": blocks}
+        fields = {**self._fields, "type": "message", "role": "assistant", "content": blocks}
         if self.is_finished:
             return anthropic_answers.whole(fields, raw)
         return anthropic_answers.broken_off(fields)
