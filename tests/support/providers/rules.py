@@ -26,7 +26,7 @@ def _common(body: Body) -> Iterator[str]:
         yield "a number is NaN or infinite"
     if not body.get("model"):
         yield "no model"
-    if not body.get("messages"):
+    if not body.get("messages") and not body.get("input"):
         yield "no messages"
     if body.get("tools") == []:
         yield "an empty list of tools"
@@ -159,6 +159,129 @@ def _openai_pairs(messages: list[Body]) -> Iterator[str]:
         if waiting:
             yield f"calls without a result directly behind them: {waiting}"
         waiting = [call.get("id") for call in one.get("tool_calls") or ()]
+
+
+# OpenAI Responses
+
+
+def responses_rule_faults(body: Body) -> list[str]:
+    """The rules of the Responses API that the body breaks, and those of a request that leaves no state."""
+    items = cast("list[Body]", body.get("input") or [])
+    tools = cast("list[Body]", body.get("tools") or [])
+    return [
+        *_common(body),
+        *_names((tool.get("name") for tool in tools if tool.get("type") in ("function", "custom")), 64),
+        *_repeated("tool", (tool["name"] for tool in tools if "name" in tool)),
+        *_responses_state(body),
+        *(fault for item in items for fault in _responses_item(item)),
+        *_responses_pairs(items),
+        *_responses_reasoning(items),
+        *_repeated("item id", (item["id"] for item in items if item.get("id"))),
+    ]
+
+
+_RESPONSES_CALLS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+}
+_ID_OF = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+
+def _responses_state(body: Body) -> Iterator[str]:
+    if body.get("store") is not False:
+        yield "the answer is stored"
+    for name in ("previous_response_id", "conversation"):
+        if body.get(name):
+            yield f"{name} is sent"
+    instructions = body.get("instructions")
+    if instructions is not None and _is_blank(instructions):
+        yield "blank instructions"
+
+
+def _responses_item(item: Body) -> Iterator[str]:
+    kind, name = str(item.get("type", "message")), item.get("id")
+    if name is not None and not str(name).startswith(_ID_OF.get(kind, "")):
+        yield f"the id {name!r} of a {kind}"
+    if kind in _RESPONSES_CALLS and not 1 <= len(str(item.get("call_id") or "")) <= 64:
+        yield f"the call id {item.get('call_id')!r} has no 1 to 64 characters"
+    if kind in ("function_call", "custom_tool_call"):
+        yield from _names([item.get("name")], 64)
+    if kind == "function_call":
+        yield from _arguments(item.get("arguments"))
+    if kind == "message":
+        yield from _responses_message(item)
+    if kind.endswith("call_output"):
+        if item.get("output") in ("", []):
+            yield "an empty result"
+        for block in _blocks(item.get("output")):
+            yield from _responses_block(block, "user")
+
+
+def _responses_message(item: Body) -> Iterator[str]:
+    role, content = item.get("role"), item.get("content")
+    if not content or (isinstance(content, str) and _is_blank(content)):
+        yield f"empty content of {role}"
+    for block in _blocks(content):
+        yield from _responses_block(block, role)
+
+
+def _responses_block(block: Body, role: object) -> Iterator[str]:
+    kind = block.get("type")
+    allowed = (
+        ("output_text", "refusal") if role == "assistant" else ("input_text", "input_image", "input_file")
+    )
+    if kind not in allowed:
+        yield f"{kind} of {role}"
+    if kind in ("input_text", "output_text") and _is_blank(block.get("text")):
+        yield "a blank text"
+    if kind == "input_image" and ("image_url" in block) == ("file_id" in block):
+        yield "an image without an address or an id"
+    url = str(block.get("image_url") or "")
+    match = re.fullmatch(r"data:([^;,]*);base64,(.*)", url, re.DOTALL)
+    if match:
+        yield from _image_faults(*match.groups())
+    elif url and not url.startswith(("https://", "http://")):
+        yield f"an image at {url[:40]!r}"
+    if kind == "input_file" and len({"file_id", "file_data", "file_url"} & set(block)) != 1:
+        yield "a file without an id, data or address"
+
+
+def _responses_pairs(items: list[Body]) -> Iterator[str]:
+    """Every call is answered behind it, once, by an output of its own type."""
+    waiting: dict[object, str] = {}
+    for item in items:
+        kind = str(item.get("type", "message"))
+        if kind in _RESPONSES_CALLS:
+            if item["call_id"] in waiting:
+                yield f"two open calls {item['call_id']!r}"
+            waiting[item["call_id"]] = _RESPONSES_CALLS[kind]
+        elif kind in _RESPONSES_CALLS.values() and waiting.pop(item.get("call_id"), None) != kind:
+            yield f"a {kind} without its call"
+    if waiting:
+        yield f"calls without a result: {list(waiting)}"
+
+
+def _responses_reasoning(items: list[Body]) -> Iterator[str]:
+    """Reasoning can be read by the server and is followed by what it led to, which has an id only then."""
+    is_led_to = False
+    for item, following in zip(items, [*items[1:], {}], strict=True):
+        kind, next_kind = item.get("type", "message"), following.get("type", "message")
+        if kind == "reasoning":
+            is_led_to = True
+            if not item.get("encrypted_content"):
+                yield "reasoning that is not encrypted"
+            if next_kind in _RESPONSES_CALLS.values() or following.get("role", "assistant") != "assistant":
+                yield "reasoning without the item that it led to"
+            if not following:
+                yield "reasoning at the end"
+        elif item.get("role") in ("user", "system", "developer"):
+            is_led_to = False
+        elif item.get("id") and kind in ("message", "function_call", "custom_tool_call") and not is_led_to:
+            yield f"a {kind} with an id without its reasoning"
 
 
 # Anthropic

@@ -25,12 +25,16 @@ def recorded_requests(path: Path) -> list[dict[str, Any]]:
 def conversations(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The conversations of a file in the format of its provider, each as its messages in order.
 
-    Of exchanges each is one conversation: the request's system text and messages, then the response.
+    Of exchanges each is one conversation: the request's system text and messages, then the response; of the
+    Responses API the items of both.
     """
     content = _content(path)
     if "exchanges" in content:
         for exchange in _exchanges(content):
             request, response = exchange["request"], exchange["response"]
+            if "input" in request:
+                yield [*_input_items(request), *response.get("output", ())]
+                continue
             system = [{"role": "system", "content": request["system"]}] if "system" in request else []
             answers = [one["message"] for one in response.get("choices", ())]
             answers += [response] if response.get("type") == "message" else []
@@ -38,6 +42,16 @@ def conversations(path: Path) -> Iterator[list[dict[str, Any]]]:
     else:
         for record in content:
             yield record.get("traj") or record["messages"]
+
+
+def answers(path: Path) -> list[dict[str, Any]]:
+    """The answers that a file recorded, each as the provider's body."""
+    return [one["response"] for one in _exchanges(_content(path)) if not one["response"].get("error")]
+
+
+def _input_items(request: dict[str, Any]) -> list[Any]:
+    given = request["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
 def claude_code_messages(path: Path) -> list[dict[str, Any]]:

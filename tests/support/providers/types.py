@@ -6,10 +6,14 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from openai.types.responses.easy_input_message_param import EasyInputMessageParam
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+from openai.types.responses.response_output_message_param import ResponseOutputMessageParam
 from pydantic import TypeAdapter
 from pydantic_core import CoreConfig, SchemaValidator, ValidationError
 
@@ -26,6 +30,31 @@ def openai_type_faults(body: Mapping[str, Any]) -> list[str]:
 def anthropic_type_faults(body: Mapping[str, Any]) -> list[str]:
     """What is wrong with the arguments of `client.beta.messages.create`, by place."""
     return _faults(MessageCreateParamsNonStreaming, body)
+
+
+def responses_type_faults(body: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the arguments of `client.responses.create`, by place."""
+    items = cast("list[dict[str, Any]]", body.get("input", []))
+    faults = [f"{place}: {fault}" for place, item in enumerate(items) for fault in _item_faults(item)]
+    return [*_faults(ResponseCreateParamsNonStreaming, {**body, "input": []}), *faults]
+
+
+def _item_faults(item: dict[str, Any]) -> list[str]:
+    """What is wrong with an item, by the one type that it can have."""
+    kind = item.get("type", "message")
+    if kind == "message":
+        return _faults(ResponseOutputMessageParam if "id" in item else EasyInputMessageParam, item)
+    found = _item_types().get(kind)
+    return _faults(found, item) if found else [f"there is no item of type {kind}"]
+
+
+@cache
+def _item_types() -> dict[str, type]:
+    types: dict[str, type] = {}
+    for member in cast("tuple[type, ...]", get_args(ResponseInputItemParam)):
+        literal = get_type_hints(member)["type"]
+        types |= dict.fromkeys((arg for arg in get_args(literal) if isinstance(arg, str)), member)
+    return types
 
 
 def _declared(message: Any) -> Any:

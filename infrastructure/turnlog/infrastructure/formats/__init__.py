@@ -1,6 +1,6 @@
 """Formats of providers and tools, in both directions."""
 
-from turnlog.infrastructure.formats import anthropic_messages, openai_chat
+from turnlog.infrastructure.formats import anthropic_messages, openai_chat, openai_responses
 from turnlog.infrastructure.formats._plain import MalformedMessageError, PrefillWarning
 from turnlog.infrastructure.formats.imported import (
     Fate,
@@ -32,6 +32,7 @@ __all__ = [
     "WrittenSession",
     "anthropic_messages",
     "openai_chat",
+    "openai_responses",
     "read_file",
     "write_session",
 ]

@@ -181,8 +181,16 @@ def _exported(said: Message) -> Plain:
     if said.origin == ORIGIN:
         metadata = said.metadata or {}
         names: list[str] = _plain.shape_of(said, ORIGIN).get("response", [])
-        exported |= {**said.extra, **{name: metadata[name] for name in names if name in metadata}}
+        exported |= {
+            **said.extra,
+            **{name: _as_it_came(metadata[name]) for name in names if name in metadata},
+        }
     return exported
+
+
+def _as_it_came(value: Any) -> Any:
+    """What a response said; of usage in the form that all providers share, the provider's own object."""
+    return cast("Mapping[str, Any]", value).get("provider", value) if isinstance(value, Mapping) else value
 
 
 def _content(said: Message) -> Plain:

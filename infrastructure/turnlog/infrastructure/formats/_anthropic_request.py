@@ -38,13 +38,16 @@ from turnlog.infrastructure.formats._calls import (
     wire_name,
 )
 from turnlog.infrastructure.formats._plain import Plain, PrefillWarning
-from turnlog.infrastructure.formats._told import told
+from turnlog.infrastructure.formats._told import instructions_first, told
 
 DEFAULT_MAX_TOKENS = 4096
 
 _FITTING_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MAX_NAME = 128
 _MAX_CACHE_CONTROLS = 4
+_OWN_MARKS = 2
+_MARK = {"type": "ephemeral"}
+_THINKING = ("thinking", "redacted_thinking")
 
 
 def request(
@@ -58,6 +61,8 @@ def request(
     prefill: bool = False,
     reasoning: bool = True,
     cache_control: bool = False,
+    cache: bool = False,
+    system_in_place: bool = False,
     **options: Any,
 ) -> Plain:
     """The keyword arguments of `client.messages.create`, such that the provider accepts them.
@@ -72,10 +77,13 @@ def request(
     `branch` is the branch whose model is told. Tools are given in the provider's form or as `name`,
     `description` and `parameters`. `reasoning` sends back signed thinking that came in this format.
     `cache_control` sends the marks that messages came with, the newest ones where there are more than four
-    with those of the tools. Further options are passed on.
+    with those of the tools. `cache` asks the provider to cache the whole request: tools and instructions by a
+    mark of their own, and what lies before the end of the newest message by the option `cache_control`, so
+    that the messages themselves are the same as without. `system_in_place` leaves the system messages behind
+    the first other message where they stand. Further options are passed on.
     A request that ends with an assistant message gives a `PrefillWarning` unless `prefill`.
     """
-    given = told(view, branch, system)
+    given = instructions_first(told(view, branch, system, system_in_place))
     wire = _finished(_conversation(paired(given.conversation), reasoning))
     if wire[-1]["role"] == "assistant" and not prefill:
         warnings.warn(PrefillWarning.MESSAGE, PrefillWarning, stacklevel=2)
@@ -87,8 +95,28 @@ def request(
     if tools:
         body["tools"] = [_tool(tool) for tool in tools]
     sent = cast("Plain", _plain.sendable({**body, **options}))
-    _limit_cache_controls(sent, wanted=cache_control)
+    allowed = _MAX_CACHE_CONTROLS - (_OWN_MARKS if cache else 0)
+    _limit_cache_controls(sent, allowed if cache_control else 0)
+    if cache:
+        _mark(sent)
     return sent
+
+
+def _mark(sent: Plain) -> None:
+    """Mark the end of tools and instructions, and ask for a mark at the end of the request."""
+    sent.setdefault("cache_control", dict(_MARK))
+    tools = [tool for tool in sent.get("tools", ()) if not tool.get("defer_loading")]
+    beginning = sent.get("system") or tools
+    if beginning and not any("cache_control" in tool for tool in tools):
+        beginning[-1]["cache_control"] = dict(_MARK)
+
+
+def mark_newest(sent: Plain) -> None:
+    """Mark the last block that can be marked, for servers that do not know the option `cache_control`."""
+    mark = sent.pop("cache_control", None)
+    blocks = [block for one in sent["messages"] for block in one["content"] if block["type"] not in _THINKING]
+    if mark and blocks:
+        blocks[-1].setdefault("cache_control", mark)
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,10 +170,10 @@ def _finished(wire: list[Plain]) -> list[Plain]:
         blocks = one["content"]
         if one["role"] == "assistant":
             blocks = _with_paired_server_tools(blocks, seen, may_go_on=place == len(wire) - 1)
-            while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+            while blocks and blocks[-1]["type"] in _THINKING:
                 blocks = blocks[:-1]
         _add(finished, one["role"], blocks)
-    if not finished or finished[0]["role"] == "assistant":
+    if not finished or finished[0]["role"] != "user":
         finished.insert(0, {"role": "user", "content": [{"type": "text", "text": START}]})
     last = finished[-1]
     if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
@@ -315,8 +343,8 @@ def _cache_control(part: Part) -> Plain:
     return {"cache_control": mark}
 
 
-def _limit_cache_controls(sent: Plain, wanted: bool) -> None:
-    """Take marks off the blocks, the oldest first, until the provider accepts their number."""
+def _limit_cache_controls(sent: Plain, allowed: int) -> None:
+    """Take marks off the messages' blocks, the oldest first, until the provider accepts their number."""
     blocks: list[Plain] = [*sent.get("system", ())]
     for one in sent["messages"]:
         for block in one["content"]:
@@ -325,6 +353,5 @@ def _limit_cache_controls(sent: Plain, wanted: bool) -> None:
             blocks += [block, *(cast("Plain", one) for one in nested if isinstance(one, dict))]
     marked = [block for block in blocks if "cache_control" in block]
     by_tools = sum(1 for tool in sent.get("tools", ()) if tool.get("cache_control"))
-    allowed = max(0, _MAX_CACHE_CONTROLS - by_tools) if wanted else 0
-    for block in marked[: max(0, len(marked) - allowed)]:
+    for block in marked[: max(0, len(marked) - max(0, allowed - by_tools))]:
         del block["cache_control"]

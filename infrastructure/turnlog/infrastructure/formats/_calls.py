@@ -46,14 +46,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Said:
-    """A user or assistant message: its parts in order, with each call and the result that belongs to it."""
+    """A message that is no result: its parts in order, with each call and the result that belongs to it."""
 
     message: Message
     parts: tuple[Part | Call, ...]
 
 
 def paired(events: Iterable[SessionEvent]) -> list[Said]:
-    """User and assistant messages with every result at its call; results without a call are left out.
+    """All messages but results, with every result at its call; results without a call are left out.
 
     Calls of users (simulations have them) are not the model's and are left out, and so are their results.
     """
@@ -73,6 +73,8 @@ def paired(events: Iterable[SessionEvent]) -> list[Said]:
             calls.answered(message.tool_responses, message.origin)
             kept = (p for p in message.parts if not isinstance(p, (ToolCallPart, ToolCallResponsePart)))
             said.append(Said(message, tuple(kept)))
+        else:
+            said.append(Said(message, message.parts))
     return said
 
 

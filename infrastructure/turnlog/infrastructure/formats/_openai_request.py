@@ -52,6 +52,8 @@ def request(
     prefill: bool = False,
     reasoning: bool = True,
     alternate: bool = False,
+    system_in_place: bool = False,
+    system_role: str = "system",
     **options: Any,
 ) -> Plain:
     """The keyword arguments of `client.chat.completions.create`, such that the provider accepts them.
@@ -64,14 +66,19 @@ def request(
     `branch` is the branch whose model is told. `max_tokens` is sent as `max_completion_tokens`. Tools are
     given in the provider's form or as `name`, `description` and `parameters`. `reasoning` sends back the
     reasoning that came in this format. `alternate` joins neighbours of one role, for servers whose chat
-    template demands that roles alternate. Further options are passed on.
+    template demands that roles alternate. `system_in_place` leaves all system messages where they stand.
+    `system_role` is the role of instructions, as in `developer`, or `user` for models that know none. Further
+    options are passed on.
     A request that ends with an assistant message gives a `PrefillWarning` unless `prefill`.
     """
-    given = told(view, branch, system)
-    wire = _conversation(paired(given.conversation), reasoning)
+    given = told(view, branch, system, system_in_place)
+    head = _system(given.system, system_role)
+    wire = _conversation(paired(given.conversation), reasoning, system_role)
+    if system_role == "user":
+        head, wire = [], [*head, *wire]
     if alternate:
         wire = _alternating(wire)
-    wire = [*_system(given.system), *wire] or [_start()]
+    wire = [*head, *wire] or [_start()]
     if wire[-1]["role"] == "assistant" and not prefill:
         warnings.warn(PrefillWarning.MESSAGE, PrefillWarning, stacklevel=2)
     body: Plain = {"model": model, "messages": wire}
@@ -92,17 +99,23 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "function", "function": {**tool, "name": wire_name(tool["name"], _MAX_NAME)}}
 
 
-def _system(instructions: Iterable[Message]) -> list[Plain]:
+def _system(instructions: Iterable[Message], role: str) -> list[Plain]:
     texts = [_media.as_text(part) for one in instructions for part in one.parts]
     text = "\n\n".join(text for text in texts if text.strip())
-    return [{"role": "system", "content": text}] if text else []
+    return [{"role": role, "content": text}] if text else []
 
 
-def _conversation(said: Iterable[Said], reasoning: bool) -> list[Plain]:
+def _conversation(said: Iterable[Said], reasoning: bool, system_role: str) -> list[Plain]:
     ids = WireIds(_FITTING_ID)
     wire: list[Plain] = []
     for one in said:
-        wire += _user(one) if one.message.role is Role.USER else _assistant(one, ids, reasoning)
+        match one.message.role:
+            case Role.USER:
+                wire += _user(one)
+            case Role.SYSTEM:
+                wire += _system([one.message], system_role)
+            case _:
+                wire += _assistant(one, ids, reasoning)
     return wire
 
 

@@ -1,1 +1,15 @@
 """Chat models over HTTP."""
+
+from turnlog.infrastructure.models.exchange import Limits
+from turnlog.infrastructure.models.http_model import AsyncHttpChatModel, HttpChatModel
+from turnlog.infrastructure.models.providers import AsyncOpenAIChatModel, OpenAIChatModel
+from turnlog.infrastructure.models.retrying import RetryPolicy
+
+__all__ = [
+    "AsyncHttpChatModel",
+    "AsyncOpenAIChatModel",
+    "HttpChatModel",
+    "Limits",
+    "OpenAIChatModel",
+    "RetryPolicy",
+]
