@@ -65,7 +65,7 @@ class OllamaCodec:
     def encode(
         self, request: ChatRequest, model: str, *, stream: bool, adaptations: frozenset[str]
     ) -> dict[str, Any]:
-        """The body. The window is that of the options, else what is needed, else what was asked for before."""
+        """The body. The window is that of the options, else the larger of what is needed and was demanded."""
         wire = self._messages(request, model)
         tools = [ollama_request.tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
         options = {name: value for name, value in request.options.items() if name not in _TOP_LEVEL}

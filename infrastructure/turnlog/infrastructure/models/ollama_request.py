@@ -30,7 +30,7 @@ _MAX_NAME = 64
 _IMAGE_TOKENS = 1_600
 _MESSAGE_TOKENS = 4
 _SMALLEST = 4_096
-"""What Ollama itself takes when it is told nothing: a smaller window would only make it load the model anew."""
+"""What Ollama takes when it is told nothing: a smaller window would only make it load the model anew."""
 _ANSWER = 2_048
 """Tokens kept for an answer of which nobody said how long it may be."""
 
