@@ -42,11 +42,13 @@ class ContextOverflowError(ModelError):
     """The request is larger than the model's context window. Figures are tokens, None where not said."""
 
     def __init__(self, limit: int | None = None, sent: int | None = None, *, detail: str = "") -> None:
-        figures = f"{f'{sent:,} tokens' if sent else 'it'}, the window holds {limit:,}" if limit else "it"
+        figures = [f"{sent:,} tokens were sent"] if sent else []
+        figures += [f"it holds {limit:,}"] if limit else []
+        said = f" ({', '.join(figures)})" if figures else ""
         hint = f" The server says: {detail}" if detail else ""
         super().__init__(
-            f"The request is larger than the model's context window ({figures}). Compact the session, or "
-            f"shorten what is sent.{hint}"
+            f"The request is larger than the model's context window{said}. Compact the session, or shorten "
+            f"what is sent.{hint}"
         )
         self.limit = limit
         self.sent = sent

@@ -31,6 +31,7 @@ from turnlog.infrastructure.models import framing
 from turnlog.infrastructure.models.answers import answer, broken_off, deltas, joined
 from turnlog.infrastructure.models.codec import Codec, StreamDecoder
 from turnlog.infrastructure.models.demands import Demands
+from turnlog.infrastructure.models.failures import ErrorInReplyError
 from turnlog.infrastructure.models.families import ASKED, family
 from turnlog.infrastructure.models.masking import Secrets, excerpt
 from turnlog.infrastructure.models.retrying import RetryPolicy, is_temporary, retry_after
@@ -318,8 +319,9 @@ class Exchange:
         error = self._error_of(failure)
         if self._has_handed_out:
             self._ended_by = FinishReason.ERROR
+            why = "What came next is no part of an answer." if _shows_text(error) else str(error)
             raise StreamInterruptedError(
-                f"The answer broke off; what came of it is kept. {error}", self.reply
+                f"The answer broke off; what came of it is kept. {why}", self.reply
             ) from None
         if isinstance(failure, _Refused):
             name = self._codec.adaptation(failure.head.status, failure.body)
@@ -379,6 +381,11 @@ class Exchange:
 
 
 _LONGEST_ERROR = 256 * 1024
+
+
+def _shows_text(error: ModelError) -> bool:
+    """Whether the message may hold a piece of the answer itself."""
+    return isinstance(error, InvalidReplyError) and not isinstance(error, ErrorInReplyError)
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -47,6 +47,10 @@ _HINTS = {
 }
 
 
+class ErrorInReplyError(InvalidReplyError):
+    """An error of a kind that is not known, with status 200."""
+
+
 def http_error(
     status: int, body: Mapping[str, Any] | None, text: str, *, hints: Mapping[int, str] | None = None
 ) -> ModelError:
@@ -83,7 +87,7 @@ def error_in_reply(body: Mapping[str, Any]) -> ModelError | None:
     if status is not None:
         return http_error(status, body, "")
     said = excerpt(error_message(body) or str(error)) or "(nothing)"
-    return InvalidReplyError(f"The server answered with an error in place of an answer. It says: {said}")
+    return ErrorInReplyError(f"The server answered with an error in place of an answer. It says: {said}")
 
 
 def status_of(error: Mapping[str, Any]) -> int | None:
