@@ -25,13 +25,16 @@ from turnlog.application.chat.model import (
     ToolCallDelta,
     ToolDefinition,
 )
+from turnlog.application.chat.summarizer import AsyncChatModelSummarizer, ChatModelSummarizer
 from turnlog.application.chat.usage import Usage
 
 __all__ = [
     "AsyncChatModel",
+    "AsyncChatModelSummarizer",
     "AsyncChatStream",
     "ChatDelta",
     "ChatModel",
+    "ChatModelSummarizer",
     "ChatReply",
     "ChatRequest",
     "ChatStream",
