@@ -21,6 +21,7 @@ from turnlog.application.chat import (
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import CompactionReason, CompactionResult, Summary, SummaryRequest
 from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, ReasoningPart, Role, TextPart, ToolCallPart
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
@@ -31,6 +32,11 @@ def passed(sessions: SessionService, model: ScriptedModel, **settings: Any) -> C
     """One pass that keeps the newest turn."""
     summarizer = ChatModelSummarizer(model, **settings)
     return sessions.compact(SID, None, WindowCompactionStrategy(NEWEST, summarizer))
+
+
+def by_id(event: SessionEvent) -> str:
+    """An event as its id."""
+    return event.id
 
 
 def with_turns(count: int, cost: int = 60) -> SessionService:
@@ -100,9 +106,7 @@ def test_what_follows_is_quoted_as_far_as_the_overlap_goes(overlap: int) -> None
 def test_shadow_prompt_instructions_and_formatter_can_be_ones_own() -> None:
     sessions = with_turns(2)
     model = ScriptedModel("short")
-    passed(
-        sessions, model, shadow_prompt="Bisher?", instructions="Kurz!", format_event=lambda event: event.id
-    )
+    passed(sessions, model, shadow_prompt="Bisher?", instructions="Kurz!", format_event=by_id)
     assert model.requests[0].system == "Kurz!"
     assert "## Transcript to summarize\nu1\na1\n" in model.prompts[0]
     assert sessions.view(SID).told()[0].text == "Bisher?"

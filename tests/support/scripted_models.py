@@ -69,7 +69,8 @@ class ScriptedModel(_Script):
     """A `ChatModel`."""
 
     def complete(self, rendered: RenderedRequest, *, on_send: OnSend = ignore) -> ChatReply:
-        """The next answer."""
+        """The next answer, sent as it was rendered."""
+        del on_send
         return self._next(rendered)
 
     def stream(
@@ -83,7 +84,8 @@ class AsyncScriptedModel(_Script):
     """An `AsyncChatModel`."""
 
     async def complete(self, rendered: RenderedRequest, *, on_send: OnSend = ignore) -> ChatReply:
-        """The next answer."""
+        """The next answer, sent as it was rendered."""
+        del on_send
         return self._next(rendered)
 
     def stream(

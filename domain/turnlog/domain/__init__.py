@@ -8,6 +8,7 @@ from turnlog.domain.archive import (
 )
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import (
+    AsyncCompactionSummarizer,
     CompactionReason,
     CompactionRequest,
     CompactionResult,
@@ -46,7 +47,10 @@ from turnlog.domain.errors import (
     VersionConflictError,
 )
 from turnlog.domain.estimation import TokenEstimator
+from turnlog.domain.extractive import ExtractiveSummarizer
+from turnlog.domain.fallback import AsyncFallbackSummarizer, FallbackSummarizer
 from turnlog.domain.filters import EventFilter, MessageFilter
+from turnlog.domain.guarding import GuardedCompactionStrategy
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import (
     BlobPart,
@@ -74,6 +78,8 @@ from turnlog.domain.view import View, evolve, project
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
 __all__ = [
+    "AsyncCompactionSummarizer",
+    "AsyncFallbackSummarizer",
     "BlobPart",
     "BrokenBoundaryError",
     "CallNotAwaitedError",
@@ -92,9 +98,12 @@ __all__ = [
     "EventFilter",
     "EventQuery",
     "EventType",
+    "ExtractiveSummarizer",
+    "FallbackSummarizer",
     "FilePart",
     "ForeignEventError",
     "GenericPart",
+    "GuardedCompactionStrategy",
     "InvalidArgumentError",
     "InvalidBoundaryError",
     "InvalidEventError",

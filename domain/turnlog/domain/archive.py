@@ -141,7 +141,7 @@ class RecursiveSummarizationCompactionStrategy:
 
     def __post_init__(self) -> None:
         require_positive("max_events_to_keep", self.max_events_to_keep)
-        if hasattr(self.model, "summarize"):
+        if not callable(self.model):
             object.__setattr__(self, "_summarizer", self.model)
             return
         summarizer = PromptSummarizer(

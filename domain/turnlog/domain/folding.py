@@ -1,7 +1,8 @@
 """Folding: a summary of what is larger than the summarizer's own window, made in several prompts.
 
 Each prompt carries the summary so far and as many whole turns as fit. A turn that does not fit alone is given
-in pieces of text. Nothing moves on before an answer is folded in, so a prompt that failed can be made smaller.
+in pieces of text. Nothing moves on before an answer is folded in, so a prompt that failed can be made
+smaller.
 """
 
 from __future__ import annotations
@@ -162,10 +163,8 @@ def _fitting(text: str, room: int, cost_of: Callable[[str], int]) -> int:
         cost = cost_of(text[:size])
         if cost <= room and (size == len(text) or cost * 2 > room):
             break
-        if cost > room:
-            size = min(size - 1, int(size * room / cost * 0.95))
-        else:
-            size = min(len(text), size * 2)
+        shorter = min(size - 1, int(size * room / max(1, cost) * 0.95))
+        size = shorter if cost > room else min(len(text), size * 2)
     else:
         return size if size > 0 and cost_of(text[:size]) <= room else 0
     if size == len(text):

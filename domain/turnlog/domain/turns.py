@@ -153,7 +153,7 @@ def drawn_along(events: Sequence[SessionEvent], ids: Collection[str]) -> frozens
 
 
 def safe_stops(events: Sequence[SessionEvent]) -> tuple[int, ...]:
-    """The indexes, but the first, at which a turn starts and no call is parted from its result; and the end."""
+    """The indexes behind the first at which a turn starts and no call is parted from its result; the end."""
     depth = [0] * (len(events) + 2)
     for call, result in call_pairs(events):
         depth[call + 1] += 1
