@@ -13,13 +13,34 @@ from tests.faults.conversation import SID, Unasked, every_strategy, say, service
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import CompactionReason
 from turnlog.domain.log import NewEvent, SessionEvent
-from turnlog.domain.messages import Message, Role
+from turnlog.domain.messages import Message, Role, ToolCallPart
 from turnlog.domain.summarizing import INSTRUCTIONS
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
 NEWEST_TURN = WindowCompactionStrategy(CompactionWindow.last_turns(1))
 SUMMARIZED = WindowCompactionStrategy(CompactionWindow.last_turns(1), Summarizer())
+
+
+def test_fault_006_system_text_calls_and_results_count_and_tools_are_an_overhead() -> None:
+    said = {
+        "system": Message.system("You look after parcels. " * 20),
+        "arguments": Message.assistant(
+            [ToolCallPart(id="c", name="look_up", arguments='{"parcel": 7} ' * 20)]
+        ),
+        "result": Message.tool("in Lund " * 20, id="c"),
+    }
+    with SessionService() as sessions:
+        counted = [0]
+        for number, message in enumerate(said.values()):
+            sid = sessions.create(f"{number}").id
+            sessions.append_message(sid, message)
+            counted.append(sessions.usage(sid).tokens)
+            for overhead in (0, 9_000):
+                trigger = TokenCountTrigger(counted[-1] + 9_000, overhead)
+                result = sessions.compact(sid, trigger, NEWEST_TURN)
+                assert (result.reason is CompactionReason.TRIGGER_DID_NOT_FIRE) == (overhead == 0)
+    assert min(counted[1:]) > 40
 
 
 def test_fault_041_a_trigger_that_made_a_pass_does_not_fire_again_on_what_is_left() -> None:

@@ -55,6 +55,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.append_message(SID, Message.user("hi")),
         lambda s: s.append_message(SID, Message.user(CODE_WORD), event_id="u1"),
     ],
+    "open_pass": [lambda s: s.open_pass(SID, None, _NEWEST_TURN)],
     "apply_plan": [
         lambda s: s.apply_plan(SID, _PLAN),
         lambda s: s.apply_plan(SID, _PLAN, expected_version=1),
@@ -137,7 +138,7 @@ OF_THE_WHOLE_STORE: Mapping[str, Sequence[Call]] = {
 }
 """What a scope refuses."""
 
-ABOUT_THE_SERVICE = frozenset(("app", "capabilities", "close", "count_tokens", "principal"))
+ABOUT_THE_SERVICE = frozenset(("app", "capabilities", "close", "close_pass", "count_tokens", "principal"))
 """What is no question about sessions."""
 
 

@@ -2,6 +2,13 @@
 
 from turnlog.application.appending import Appendable
 from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.background import (
+    AsyncBackgroundCompaction,
+    BackgroundClosedError,
+    BackgroundCompaction,
+)
+from turnlog.application.chat import AsyncChatModelSummarizer, ChatModelSummarizer
+from turnlog.application.compacting import OnRace, OpenPass
 from turnlog.application.context import event_context
 from turnlog.application.core import Capabilities
 from turnlog.application.erasing import (
@@ -22,14 +29,21 @@ from turnlog.application.sessions import AnchorSnapshots, Sessions
 __all__ = [
     "AnchorSnapshots",
     "Appendable",
+    "AsyncBackgroundCompaction",
+    "AsyncChatModelSummarizer",
     "AsyncSessionService",
+    "BackgroundClosedError",
+    "BackgroundCompaction",
     "BackupError",
     "Capabilities",
+    "ChatModelSummarizer",
     "ConversationSearch",
     "CrossSessionSearch",
     "Deletion",
     "ErasureDue",
     "ErasureUnsupportedError",
+    "OnRace",
+    "OpenPass",
     "RecallResult",
     "SessionDetails",
     "SessionEraser",

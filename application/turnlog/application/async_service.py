@@ -9,15 +9,20 @@ from datetime import datetime
 from functools import wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
 
+from turnlog.application.awaiting import await_steps, awaited_summarizer
+from turnlog.application.compacting import OnRace
 from turnlog.application.core import Capabilities
 from turnlog.application.service import SessionService
+from turnlog.application.writing import Also
+from turnlog.domain.compaction import CompactionResult, CompactionStrategy, CompactionTrigger
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.log import SessionEvent
+from turnlog.domain.steps import SteppedStrategy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +90,42 @@ class AsyncSessionService:
     ) -> None:
         await self.close()
 
+    async def compact(
+        self,
+        session_id: str,
+        trigger: CompactionTrigger | None,
+        strategy: CompactionStrategy,
+        *,
+        branch: str | None = None,
+        on_race: OnRace = OnRace.SKIP,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> CompactionResult:
+        """One pass, as `SessionService.compact`. A summarizer that is a coroutine is awaited on the loop.
+
+        While it is, the pass holds no thread. Any other strategy runs in a thread as a whole.
+        """
+        awaited = awaited_summarizer(strategy)
+        if awaited is None:
+            return await asyncio.to_thread(
+                self.sync.compact,
+                session_id,
+                trigger,
+                strategy,
+                branch=branch,
+                on_race=on_race,
+                context=context,
+                also=also,
+            )
+        opened = await self.open_pass(
+            session_id, trigger, strategy, branch=branch, on_race=on_race, context=context
+        )
+        result: CompactionResult | None = None
+        if opened.fires:
+            steps = cast("SteppedStrategy", strategy).steps(opened.request)
+            result = await await_steps(steps, awaited)
+        return await self.close_pass(opened, result, also=also)
+
     async def iter_events(self, session_id: str) -> AsyncIterator[SessionEvent]:
         """The whole log, read page by page, as `SessionService.iter_events`."""
         events = self.sync.iter_events(session_id)
@@ -121,7 +162,8 @@ class AsyncSessionService:
     version = _in_thread(SessionService.version)
     view = _in_thread(SessionService.view)
     usage = _in_thread(SessionService.usage)
-    compact = _in_thread(SessionService.compact)
+    open_pass = _in_thread(SessionService.open_pass)
+    close_pass = _in_thread(SessionService.close_pass)
     apply_plan = _in_thread(SessionService.apply_plan)
     record_turn = _in_thread(SessionService.record_turn)
     view_for_turn = _in_thread(SessionService.view_for_turn)

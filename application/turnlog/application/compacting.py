@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.writing import Also, SessionKey
-from turnlog.domain.branches import branch_request, owned_events, place
+from turnlog.domain.branches import branch_request, place
 from turnlog.domain.compaction import (
     CompactionReason,
+    CompactionRequest,
     CompactionResult,
     CompactionStrategy,
     CompactionTrigger,
 )
 from turnlog.domain.errors import (
     ForeignEventError,
+    InvalidBoundaryError,
     InvalidPlanError,
     InvalidSettingError,
     TurnlogError,
@@ -24,10 +27,40 @@ from turnlog.domain.errors import (
     shown,
 )
 from turnlog.domain.ids import check_branch
-from turnlog.domain.log import NewEvent
+from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.plan import CompactionPlan
 from turnlog.domain.session import Session
 from turnlog.domain.view import View
+
+MAX_REBASES = 10
+"""How often a pass is placed behind messages that came meanwhile, before it has lost its race."""
+
+
+class OnRace(StrEnum):
+    """What becomes of a pass when messages that it owns came while it ran.
+
+    `SKIP`: nothing is written. `REBASE`: if only appends happened, what came is preserved and the boundary is
+    recorded behind it, so that a summary that took long is not thrown away.
+    """
+
+    SKIP = "skip"
+    REBASE = "rebase"
+
+
+@dataclass(frozen=True)
+class OpenPass:
+    """A pass whose trigger was asked. `request` is what its strategy looks at, `view` that of the session."""
+
+    key: SessionKey
+    version: int
+    view: View
+    request: CompactionRequest
+    fires: bool
+    strategy: object
+    trigger: object
+    branch: str | None
+    context: Mapping[str, str]
+    on_race: OnRace
 
 
 class Compacting(ServiceCore):
@@ -40,6 +73,7 @@ class Compacting(ServiceCore):
         strategy: CompactionStrategy,
         *,
         branch: str | None = None,
+        on_race: OnRace = OnRace.SKIP,
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> CompactionResult:
@@ -48,8 +82,27 @@ class Compacting(ServiceCore):
         With a `branch` the pass owns the messages of exactly that branch; without one it owns the session. No
         lock and no transaction is held while the strategy runs. When a message that the pass owns came
         meanwhile, or one that it covers left the view, it lost its race: the result is unchanged and says so.
-        What the strategy raises is raised, and nothing is written.
+        With `OnRace.REBASE` late messages are preserved instead, up to ten times; a pass that covers a call
+        whose result came late has lost all the same. What the strategy raises is raised, and nothing is
+        written.
         """
+        opened = self.open_pass(
+            session_id, trigger, strategy, branch=branch, on_race=on_race, context=context
+        )
+        result = strategy.compact(opened.request) if opened.fires else None
+        return self.close_pass(opened, result, also=also)
+
+    def open_pass(
+        self,
+        session_id: str,
+        trigger: CompactionTrigger | None,
+        strategy: object,
+        *,
+        branch: str | None = None,
+        on_race: OnRace = OnRace.SKIP,
+        context: Mapping[str, str] | None = None,
+    ) -> OpenPass:
+        """The first step of `compact`, for who runs the strategy in a way of their own: ask the trigger."""
         if trigger is not None and not callable(trigger):
             raise InvalidSettingError(f"A trigger is a function of the request, not {shown(trigger)}.")
         if not hasattr(strategy, "compact"):
@@ -57,26 +110,40 @@ class Compacting(ServiceCore):
                 f"A strategy has a method `compact`; {shown(strategy)} has none: "
                 "WindowCompactionStrategy(CompactionWindow.last_turns(10)) is one."
             )
+        if on_race not in tuple(OnRace):
+            raise InvalidSettingError(f"`on_race` is OnRace.SKIP or OnRace.REBASE, not {shown(on_race)}.")
         key = self._key(session_id)
         state = self._writer.current(key)
         view = self._streams.view(key.aggregate_id, session_id, state)
         request = self._request(session_id, state, view)
         if branch is not None:
             request = branch_request(request, check_branch(branch))
-        before = request.cost_of_view()
-        if trigger is not None and not trigger(request):
+        return OpenPass(
+            key=key,
+            version=state.version,
+            view=view,
+            request=request,
+            fires=trigger is None or bool(trigger(request)),
+            strategy=strategy,
+            trigger=trigger,
+            branch=branch,
+            context=merged_context(context),
+            on_race=OnRace(on_race),
+        )
+
+    def close_pass(
+        self, opened: OpenPass, result: CompactionResult | None, *, also: Also = ()
+    ) -> CompactionResult:
+        """The last step of `compact`: check and record what the strategy gave, if the pass fires."""
+        if not opened.fires:
             result = CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
-        else:
-            result = strategy.compact(request)
-            if not isinstance(result, CompactionResult):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-                raise InvalidSettingError(f"A strategy returns a CompactionResult, not {shown(result)}.")
-            if not result.is_unchanged:
-                result = result.checked_against(request.events)
-        result = replace(result, tokens_before=before, tokens_after=before, version=state.version)
-        if result.is_unchanged:
-            return result
-        attempt = _Pass(key, view, result, branch, strategy, trigger, merged_context(context))
-        return self._record_pass(attempt, also)
+        elif not isinstance(result, CompactionResult):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"A strategy returns a CompactionResult, not {shown(result)}.")
+        elif not result.is_unchanged:
+            result = result.checked_against(opened.request.events)
+        before = opened.request.cost_of_view()
+        result = replace(result, tokens_before=before, tokens_after=before, version=opened.version)
+        return result if result.is_unchanged else self._record_pass(opened, result, also)
 
     def apply_plan(
         self,
@@ -132,15 +199,16 @@ class Compacting(ServiceCore):
         version = summary[-1].version if summary else boundary.version
         return replace(result, version=version, boundary=boundary, summary_events=tuple(summary))
 
-    def _record_pass(self, attempt: _Pass, also: Also) -> CompactionResult:
-        key = attempt.key
-        recorded = attempt.result
+    def _record_pass(self, opened: OpenPass, result: CompactionResult, also: Also) -> CompactionResult:
+        key = opened.key
+        attempt = _Attempt(opened, result)
+        recorded = result
 
         def decide(session: Session, own_id: Callable[[int], str]) -> None:
             nonlocal recorded
             recorded = attempt.result_for(self._streams.view(key.aggregate_id, key.session_id, session.state))
             summary = [
-                (own_id(1 + place), NewEvent(message=message, synthetic=True, branch=attempt.branch))
+                (own_id(1 + place), NewEvent(message=message, synthetic=True, branch=opened.branch))
                 for place, message in enumerate(recorded.summary)
             ]
             session.compact(
@@ -148,10 +216,10 @@ class Compacting(ServiceCore):
                 boundary_id=own_id(0),
                 summary=summary,
                 now=self._now(),
-                branch=attempt.branch,
-                strategy=attempt.strategy,
-                trigger=attempt.trigger,
-                context=attempt.context,
+                branch=opened.branch,
+                strategy=opened.strategy,
+                trigger=opened.trigger,
+                context=opened.context,
             )
 
         try:
@@ -159,7 +227,7 @@ class Compacting(ServiceCore):
         except (_RaceLostError, VersionConflictError) as error:
             if isinstance(error, VersionConflictError) and not callable(also) and len(also) > 0:
                 raise  # the host's aggregates lost their events: the host has to know
-            before = attempt.result.tokens_before
+            before = result.tokens_before
             return CompactionResult(
                 CompactionReason.RACE_LOST,
                 tokens_before=before,
@@ -171,8 +239,8 @@ class Compacting(ServiceCore):
         assert state is not None  # noqa: S101 - it was just written
         view = self._streams.view(key.aggregate_id, key.session_id, state)
         request = self._request(key.session_id, state, view)
-        if attempt.branch is not None:
-            request = branch_request(request, attempt.branch)
+        if opened.branch is not None:
+            request = branch_request(request, opened.branch)
         return replace(
             recorded,
             version=version,
@@ -182,30 +250,40 @@ class Compacting(ServiceCore):
         )
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """A pass that has its result and is about to be recorded."""
+class _Attempt:
+    """A pass that has its result and is about to be recorded, on whatever the view is by then."""
 
-    key: SessionKey
-    view: View
-    result: CompactionResult
-    branch: str | None
-    strategy: object
-    trigger: object
-    context: Mapping[str, str]
+    def __init__(self, opened: OpenPass, result: CompactionResult) -> None:
+        self._opened = opened
+        self._result = result
+        self._known = {event.id for event in opened.request.events}
+        self._rebases = 0
 
     def result_for(self, now: View) -> CompactionResult:
         """The result for the view as it is at the write, or `_RaceLostError`."""
-        if self.branch is None:
-            if now.ids != self.view.ids:
-                raise _RaceLostError
-            return self.result
-        ours = {event.id for event in owned_events(self.view.events, self.branch)}
+        branch = self._opened.branch
+        if branch is None:
+            return self._result if now.ids == self._opened.view.ids else self._rebased(now.events)
         held = {event.id for event in now.events}
-        came = any(event.id not in ours for event in owned_events(now.events, self.branch))
-        if came or not all(event.id in held for event in self.result.covered_events):
+        if not all(event.id in held for event in self._result.covered_events):
             raise _RaceLostError
-        return place(self.result, now.events, self.branch)
+        owned = branch_request(replace(self._opened.request, view=now), branch).events
+        came = not self._known >= {event.id for event in owned}
+        return place(self._rebased(owned) if came else self._result, now.events, branch)
+
+    def _rebased(self, owned: Sequence[SessionEvent]) -> CompactionResult:
+        """The result with what came behind all that the pass saw as preserved too."""
+        if self._opened.on_race is not OnRace.REBASE or self._rebases == MAX_REBASES:
+            raise _RaceLostError
+        self._rebases += 1
+        known = len(self._opened.request.events)
+        if [event.id for event in owned[:known]] != [event.id for event in self._opened.request.events]:
+            raise _RaceLostError
+        result = replace(self._result, preserved_events=(*self._result.preserved_events, *owned[known:]))
+        try:
+            return result.checked_against(owned)
+        except InvalidBoundaryError as error:  # a result came of a call that the pass covers
+            raise _RaceLostError from error
 
 
 class _RaceLostError(TurnlogError):

@@ -8,6 +8,7 @@ from turnlog.domain.archive import (
 )
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import (
+    AsyncCompactionSummarizer,
     CompactionReason,
     CompactionRequest,
     CompactionResult,
@@ -47,7 +48,10 @@ from turnlog.domain.errors import (
     VersionConflictError,
 )
 from turnlog.domain.estimation import TokenEstimator
+from turnlog.domain.extractive import ExtractiveSummarizer
+from turnlog.domain.fallback import AsyncFallbackSummarizer, FallbackSummarizer
 from turnlog.domain.filters import EventFilter, MessageFilter
+from turnlog.domain.guarding import GuardedCompactionStrategy
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import (
     BlobPart,
@@ -75,6 +79,8 @@ from turnlog.domain.view import View, evolve, project
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
 __all__ = [
+    "AsyncCompactionSummarizer",
+    "AsyncFallbackSummarizer",
     "BlobPart",
     "BrokenBoundaryError",
     "CallNotAwaitedError",
@@ -93,9 +99,12 @@ __all__ = [
     "EventFilter",
     "EventQuery",
     "EventType",
+    "ExtractiveSummarizer",
+    "FallbackSummarizer",
     "FilePart",
     "ForeignEventError",
     "GenericPart",
+    "GuardedCompactionStrategy",
     "InvalidArgumentError",
     "InvalidBoundaryError",
     "InvalidEventError",

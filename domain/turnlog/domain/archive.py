@@ -21,6 +21,7 @@ from turnlog.domain.errors import InvalidSettingError
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.rendering import event_text
+from turnlog.domain.steps import AnySummarizer, PassSteps, run_steps
 from turnlog.domain.summarizing import (
     INSTRUCTIONS,
     SHADOW_PROMPT,
@@ -125,20 +126,24 @@ class RecursiveSummarizationCompactionStrategy:
     """Summarizes what leaves, the earlier summaries included, in front of the first event that is kept.
 
     The model is asked only when something is cut. A blank answer calls `on_failure` and archives superseded
-    system messages only; a failing call calls it too and is raised.
+    system messages only; a failing call calls it too and is raised. In place of the model a summarizer can be
+    given, which has its own settings.
     """
 
-    model: TextModel
+    model: TextModel | AnySummarizer
     max_events_to_keep: int = 10
     overlap_size: int = 2
     shadow_prompt: str = SHADOW_PROMPT
     instructions: str = INSTRUCTIONS
     format_event: EventFormatter = event_text
     on_failure: FailureCallback | None = None
-    _summarizer: PromptSummarizer = field(init=False, repr=False, compare=False)
+    _summarizer: AnySummarizer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_positive("max_events_to_keep", self.max_events_to_keep)
+        if not callable(self.model):
+            object.__setattr__(self, "_summarizer", self.model)
+            return
         summarizer = PromptSummarizer(
             self.model,
             self.overlap_size,
@@ -154,25 +159,36 @@ class RecursiveSummarizationCompactionStrategy:
             )
         object.__setattr__(self, "_summarizer", summarizer)
 
+    @property
+    def asked(self) -> AnySummarizer:
+        """What asks the model."""
+        return self._summarizer
+
     def compact(self, request: CompactionRequest) -> CompactionResult:
         """One pass over the active events."""
+        return run_steps(self.steps(request), self._summarizer)
+
+    def steps(self, request: CompactionRequest) -> PassSteps:
+        """One pass over the active events, in steps."""
         active = _Active.of(request.events)
         cut = _cut(request, active.real, _newest(active.real, self.max_events_to_keep))
         if cut == 0:
             return _archived(request, active, ())
-        summary = self._summarizer.summarize(
-            SummaryRequest(
-                active.summaries,
-                active.real[:cut],
-                active.real[cut:],
-                request.tokens,
-                request.session_id,
-                request.branch,
-            )
+        if request.cost(active.real[:cut]) < request.min_gain:
+            return _archived(request, active, (), declined=CompactionReason.GAIN_TOO_SMALL)
+        question = SummaryRequest(
+            active.summaries,
+            active.real[:cut],
+            active.real[cut:],
+            request.tokens,
+            request.session_id,
+            request.branch,
+            request.message_tokens,
         )
+        summary = yield question
         if not summary.messages:
             return _archived(request, active, (), declined=summary.declined)
-        return _archived(request, active, active.real[:cut], summary=summary)
+        return _archived(request, active, active.real[: question.covered_by(summary)], summary=summary)
 
     def __str__(self) -> str:
         return f"recursive summarization keeping {self.max_events_to_keep} events"
@@ -201,7 +217,7 @@ def _archived(
     messages: tuple[Message, ...] = ()
     if summary is not None:
         leaves |= {event.id for event in active.summaries}
-        messages = summary.messages
+        messages = summary.stored_messages()
     kept = [event for event in active.events if event.id not in leaves]
     covered = tuple(event for event in active.events if event.id in leaves)
     if not covered:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError, shown
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message
-from turnlog.domain.turns import call_pairs, open_awaited, turn_starts, with_late_results
+from turnlog.domain.turns import call_pairs, open_awaited, safe_stops, turn_starts, with_late_results
 from turnlog.domain.view import View
 
 
@@ -26,6 +27,14 @@ class CompactionReason(StrEnum):
     SUMMARY_BLANK = "summary was blank"
     SUMMARY_TRUNCATED = "summary was cut at its length limit"
     SUMMARY_CALLS_TOOLS = "summary asked for tools"
+    SUMMARY_REFUSED = "the model refused to summarize"
+    SUMMARY_INTERRUPTED = "summary broke off"
+    SUMMARY_OVER_LIMIT = "summary was longer than its limit"
+    SUMMARY_NOT_SMALLER = "summary was not smaller than what it would replace"
+    SUMMARIZER_WINDOW_TOO_SMALL = "what would be covered does not fit the summarizer's own window"
+    GAIN_TOO_SMALL = "too little would be saved"
+    COOLING_DOWN = "cooling down after repeated failures"
+    TARGET_UNREACHABLE = "what always stays is larger than the target"
     RACE_LOST = "lost the race against another writer"
 
 
@@ -34,7 +43,8 @@ class CompactionRequest:
     """What triggers and strategies look at: the view, and what its events cost.
 
     `awaited` are the ids of events with a call that awaits its result; by default they are found in the view.
-    In a pass with a branch `view` holds what the branch owns, and `told` all that it is told.
+    In a pass with a branch `view` holds what the branch owns, and `told` all that it is told. A pass has to
+    save `min_gain` tokens; a model is asked only when what leaves costs that much.
     """
 
     view: View
@@ -44,6 +54,7 @@ class CompactionRequest:
     branch: str | None = None
     awaited: frozenset[str] | None = None
     told: tuple[SessionEvent, ...] | None = None
+    min_gain: int = 0
 
     @property
     def events(self) -> tuple[SessionEvent, ...]:
@@ -71,7 +82,9 @@ class CompactionResult:
     """What a pass did, or why it did nothing. Events are in view order, tokens are estimates.
 
     A strategy returns it with the messages of the new summary; recorded by the service it holds `version`,
-    the version of the session afterwards, and `boundary`, the COMPACTION event.
+    the version of the session afterwards, and `boundary`, the COMPACTION event. `detail` says in figures what
+    the reason leaves open. Where a target was set, `floor` are the tokens that no pass can take away: system
+    message, preamble, tools and the newest turn.
     """
 
     reason: CompactionReason
@@ -85,6 +98,14 @@ class CompactionResult:
     version: int | None = None
     boundary: SessionEvent | None = None
     summary_events: tuple[SessionEvent, ...] = ()
+    detail: str = ""
+    target: int | None = None
+    floor: int | None = None
+
+    @property
+    def is_target_reachable(self) -> bool:
+        """False when what always stays costs more than the target: then another pass does not help."""
+        return self.target is None or self.floor is None or self.floor <= self.target
 
     @property
     def is_unchanged(self) -> bool:
@@ -168,13 +189,14 @@ class CompactionResult:
 
     def _check_turns(self, events: Sequence[SessionEvent]) -> None:
         left = {event.id for event in self.covered_events}
+        pinned = {event.id for event in self.pinned_events}
         conversation = [event for event in events if not event.is_stored_system and not event.synthetic]
         first = min(turn_starts(conversation), default=len(conversation))
         _, turns = with_late_results(conversation[:first], conversation[first:])
         newest = max(turn_starts(turns), default=0)
         if any(event.id in left for event in turns[newest:]):
             raise InvalidBoundaryError("The newest turn always stays in the view as a whole.")
-        kept = next((event for event in turns if event.id not in left), None)
+        kept = next((event for event in turns if event.id not in left and event.id not in pinned), None)
         if kept is not None and not kept.starts_turn:
             raise InvalidBoundaryError(f"What stays of the turns would begin inside one, at {kept.id!r}.")
 
@@ -203,14 +225,77 @@ class SummaryRequest:
     tokens: Callable[[SessionEvent], int]
     session_id: str = ""
     branch: str | None = None
+    message_tokens: Callable[[Message], int] | None = None
+
+    @cached_property
+    def stops(self) -> tuple[int, ...]:
+        """Where a summary may end, as numbers of covered events: in front of a turn, or at the end.
+
+        None of them parts a call from its result.
+        """
+        return safe_stops(self.covered)
+
+    def replaced_cost(self, covers: int | None = None) -> int:
+        """The tokens of what a summary replaces: the prior summary and so many covered events, or all."""
+        return sum(map(self.tokens, (*self.prior_summary, *self.covered[:covers])))
+
+    def cost_of(self, *messages: Message) -> int:
+        """The tokens of messages that are no events yet."""
+        if self.message_tokens is not None:
+            return sum(map(self.message_tokens, messages))
+        return sum(self.tokens(_unstored(message)) for message in messages)
+
+    def covered_by(self, summary: Summary) -> int:
+        """How many of the covered events, from the first on, the summary stands for."""
+        if summary.covers is None:
+            return len(self.covered)
+        if summary.covers not in self.stops:
+            raise InvalidSettingError(
+                f"A summary covers whole turns, one of {', '.join(map(str, self.stops[:10]))} events here, "
+                f"not {shown(summary.covers)}: use `SummaryRequest.stops`."
+            )
+        return summary.covers
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The messages that stand for what was covered; none of them when the summarizer declines."""
+    """The messages that stand for what was covered; none of them when the summarizer declines.
+
+    A summary that has seen only the first turns says so by `covers`, one of `SummaryRequest.stops`; the other
+    turns stay in the view. What is known of its making (`summarizer`, `model`, `usage`, `prompt_sha256` and
+    `calls`, how often the model was asked) is kept with it in the log. `detail` tells more of why it was
+    declined, or covers less.
+    """
 
     messages: tuple[Message, ...] = ()
     declined: CompactionReason = field(default=CompactionReason.SUMMARIZER_DECLINED)
+    covers: int | None = None
+    summarizer: str | None = None
+    model: str | None = None
+    usage: Mapping[str, Any] | None = None
+    prompt_sha256: str | None = None
+    calls: int | None = None
+    detail: str = ""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is known of its making, as JSON."""
+        known = {
+            "name": self.summarizer,
+            "model": self.model,
+            "prompt_sha256": self.prompt_sha256,
+            "calls": self.calls,
+            "usage": None if self.usage is None else dict(self.usage),
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    def stored_messages(self) -> tuple[Message, ...]:
+        """The messages as they are stored: the last one tells of its making, under `summarizer`."""
+        if not self.messages or not self.about:
+            return self.messages
+        *others, last = self.messages
+        metadata = {**(last.metadata or {}), "summarizer": self.about}
+        return (*others, last.model_copy(update={"metadata": metadata}))
 
 
 class CompactionSummarizer(Protocol):
@@ -221,6 +306,14 @@ class CompactionSummarizer(Protocol):
     """
 
     def summarize(self, request: SummaryRequest) -> Summary | Sequence[Message]:
+        """The summary of the covered turns and the prior summary."""
+        ...
+
+
+class AsyncCompactionSummarizer(Protocol):
+    """`CompactionSummarizer` for asyncio: `AsyncSessionService.compact` awaits it on the loop."""
+
+    async def summarize(self, request: SummaryRequest) -> Summary | Sequence[Message]:
         """The summary of the covered turns and the prior summary."""
         ...
 
@@ -253,3 +346,8 @@ def name_of(rule: object) -> str:
     name = getattr(rule, "__name__", None)
     text = name if isinstance(name, str) else str(rule)
     return text.encode("utf-8", "backslashreplace").decode()[:200]
+
+
+def _unstored(message: Message) -> SessionEvent:
+    """A message as an event, for who counts events."""
+    return SessionEvent("unstored", EventType.MESSAGE, 0, datetime.min, message=message)

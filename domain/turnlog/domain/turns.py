@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from turnlog.domain.log import SessionEvent
@@ -134,3 +134,35 @@ def held_back(
         return turn_safe(turns, cut, awaited)
     earlier = (start for start in turn_starts(turns) if order[turns[start].id] <= first)
     return turn_safe(turns, max(earlier, default=0), awaited)
+
+
+def drawn_along(events: Sequence[SessionEvent], ids: Collection[str]) -> frozenset[str]:
+    """These ids and those of all events that share a call with one of them, directly or through others."""
+    linked: dict[int, set[int]] = defaultdict(set)
+    for call, result in call_pairs(events):
+        linked[call].add(result)
+        linked[result].add(call)
+    reached = [index for index, event in enumerate(events) if event.id in ids]
+    found = set(reached)
+    while reached:
+        for index in linked.get(reached.pop(), ()):
+            if index not in found:
+                found.add(index)
+                reached.append(index)
+    return frozenset(events[index].id for index in found)
+
+
+def safe_stops(events: Sequence[SessionEvent]) -> tuple[int, ...]:
+    """The indexes behind the first at which a turn starts and no call is parted from its result; the end."""
+    depth = [0] * (len(events) + 2)
+    for call, result in call_pairs(events):
+        depth[call + 1] += 1
+        depth[result + 1] -= 1
+    starts = set(turn_starts(events))
+    stops: list[int] = []
+    parted = 0
+    for index in range(1, len(events)):
+        parted += depth[index]
+        if not parted and index in starts:
+            stops.append(index)
+    return (*stops, len(events)) if events else ()

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
 
 from turnlog.domain.compaction import (
     CompactionReason,
     CompactionRequest,
     CompactionResult,
-    CompactionSummarizer,
     Summary,
     SummaryRequest,
     require_positive,
 )
 from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.log import SessionEvent, superseded_system
-from turnlog.domain.messages import Message
-from turnlog.domain.turns import cut_at_turn, held_back, turn_safe, turn_starts, with_late_results
+from turnlog.domain.steps import AnySummarizer, PassSteps, run_steps
+from turnlog.domain.turns import (
+    cut_at_turn,
+    drawn_along,
+    held_back,
+    turn_safe,
+    turn_starts,
+    with_late_results,
+)
 
 
 class _Unit(StrEnum):
@@ -56,8 +61,17 @@ class CompactionWindow:
         """As many of the newest events as fit the budget, from which pinned messages are taken first."""
         return cls(_Unit.TOKENS, tokens)
 
-    def raw_cut(self, turns: Sequence[SessionEvent], pinned_cost: int, request: CompactionRequest) -> int:
-        """The index in front of the newest events that the window holds, on a turn start or not."""
+    def raw_cut(
+        self,
+        turns: Sequence[SessionEvent],
+        pinned_cost: int,
+        request: CompactionRequest,
+        pins: Collection[str] = (),
+    ) -> int:
+        """The index in front of the newest events that the window holds, on a turn start or not.
+
+        Events of the turns whose ids are `pins` are in the pinned cost already.
+        """
         match self.unit:
             case _Unit.EVENTS:
                 places = [index for index, event in enumerate(turns) if event.branch is None]
@@ -68,7 +82,7 @@ class CompactionWindow:
             case _Unit.TOKENS:
                 left = self.size - pinned_cost
                 for index in range(len(turns) - 1, -1, -1):
-                    left -= request.tokens(turns[index])
+                    left -= 0 if turns[index].id in pins else request.tokens(turns[index])
                     if left < 0:
                         return index + 1
                 return 0
@@ -82,11 +96,13 @@ class WindowCompactionStrategy:
     """Keeps a window of the newest turns; what leaves is covered, and summarized if there is a summarizer.
 
     The latest stored system message of each branch and the preamble are pinned, and so are earlier summaries
-    unless a summarizer is given, which replaces them by its own.
+    unless a summarizer is given, which replaces them by its own. `pins` are ids of events that stay verbatim
+    when their turn leaves; a call and its results are pinned together.
     """
 
     window: CompactionWindow = CompactionWindow(_Unit.EVENTS, 20)
-    summarizer: CompactionSummarizer | None = None
+    summarizer: AnySummarizer | None = None
+    pins: Collection[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.window, CompactionWindow):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
@@ -97,9 +113,63 @@ class WindowCompactionStrategy:
             raise InvalidSettingError(
                 f"A summarizer has a method `summarize`; {shown(self.summarizer)} has none."
             )
+        if isinstance(self.pins, str):
+            raise InvalidSettingError(f"`pins` are ids of events, as in pins=[{self.pins!r}], not one text.")
+        object.__setattr__(self, "pins", frozenset(self.pins))
+
+    @property
+    def asked(self) -> AnySummarizer | None:
+        """The summarizer."""
+        return self.summarizer
 
     def compact(self, request: CompactionRequest) -> CompactionResult:
         """One pass over the view of the request."""
+        return run_steps(self.steps(request), self.summarizer)
+
+    def steps(self, request: CompactionRequest) -> PassSteps:
+        """One pass over the view of the request, in steps."""
+        found = _Found.of(request, self)
+        if isinstance(found, CompactionResult):
+            return found
+        if request.cost(found.leaving) < request.min_gain:
+            detail = _gain(request.cost(found.leaving), request)
+            return CompactionResult(CompactionReason.GAIN_TOO_SMALL, detail=detail)
+        if self.summarizer is None:
+            return found.result(request, found.cut, Summary())
+        question = SummaryRequest(
+            prior_summary=found.summaries,
+            covered=tuple(found.leaving),
+            preserved=tuple(found.turns[found.cut :]),
+            tokens=request.tokens,
+            session_id=request.session_id,
+            branch=request.branch,
+            message_tokens=request.message_tokens,
+        )
+        summary = yield question
+        if not summary.messages:
+            return CompactionResult(summary.declined, detail=summary.detail)
+        return found.result(request, found.cut_behind(question.covered_by(summary)), summary)
+
+    def __str__(self) -> str:
+        how = f" with {type(self.summarizer).__name__}" if self.summarizer else ""
+        return f"window of {self.window}{how}"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A view parted the way the window sees it, and where it would be cut."""
+
+    events: tuple[SessionEvent, ...]
+    pinned: tuple[SessionEvent, ...]
+    pins: frozenset[str]
+    summaries: tuple[SessionEvent, ...]
+    replaces_summaries: bool
+    turns: Sequence[SessionEvent]
+    cut: int
+
+    @classmethod
+    def of(cls, request: CompactionRequest, strategy: WindowCompactionStrategy) -> _Found | CompactionResult:
+        """The parts, or why nothing can leave."""
         superseded = superseded_system(request.events)
         system = [e for e in request.events if e.is_stored_system and e.id not in superseded]
         summaries = tuple(e for e in request.events if e.synthetic)
@@ -108,80 +178,58 @@ class WindowCompactionStrategy:
         if not starts:
             return CompactionResult(CompactionReason.NOTHING_TO_COVER)
         preamble, turns = with_late_results(conversation[: starts[0]], conversation[starts[0] :])
-        pinned = (*system, *preamble, *(() if self.summarizer else summaries))
-        snapped = cut_at_turn(turns, self.window.raw_cut(turns, request.cost(pinned), request))
+        pins = drawn_along(turns, strategy.pins) if strategy.pins else frozenset[str]()
+        replaces = strategy.summarizer is not None
+        always = (*system, *preamble, *(() if replaces else summaries))
+        cost = request.cost((*always, *(event for event in turns if event.id in pins)))
+        snapped = cut_at_turn(turns, strategy.window.raw_cut(turns, cost, request, pins))
         cut = held_back(conversation, turns, snapped, request.awaited_ids)
         if cut == 0:
             held = snapped > 0 and turn_safe(turns, snapped) > 0
             return CompactionResult(
                 CompactionReason.AWAITED_CALL if held else CompactionReason.NOTHING_TO_COVER
             )
-        prior = summaries if self.summarizer else ()
-        summary = self._summarize(request, prior, turns[:cut], turns[cut:])
-        if not summary.messages and self.summarizer:
-            return CompactionResult(summary.declined)
-        kept = {event.id for event in (*pinned, *turns[cut:])}
-        covered = tuple(event for event in request.events if event.id not in kept)
+        found = cls(request.events, (*system, *preamble), pins, summaries, replaces, turns, cut)
+        return found if found.leaving else CompactionResult(CompactionReason.NOTHING_TO_COVER)
+
+    @property
+    def leaving(self) -> list[SessionEvent]:
+        """The events of the turns in front of the cut that are not pinned."""
+        return [event for event in self.turns[: self.cut] if event.id not in self.pins]
+
+    def cut_behind(self, count: int) -> int:
+        """The cut among the turns behind so many leaving events; a turn starts there."""
+        leaving = self.leaving
+        if count == len(leaving):
+            return self.cut
+        return next(index for index, event in enumerate(self.turns) if event.id == leaving[count].id)
+
+    def result(self, request: CompactionRequest, cut: int, summary: Summary) -> CompactionResult:
+        """The pass that cuts the turns here."""
+        pinned = (
+            *self.pinned,
+            *(event for event in self.turns[:cut] if event.id in self.pins),
+            *(() if self.replaces_summaries else self.summaries),
+        )
+        preserved = tuple(self.turns[cut:])
+        kept = {event.id for event in (*pinned, *preserved)}
+        covered = tuple(event for event in self.events if event.id not in kept)
+        messages = summary.stored_messages()
+        superseded = superseded_system(self.events)
+        left = request.cost(event for event in covered if event.id not in superseded)
+        saved = max(0, left - sum(map(request.message_tokens, messages)))
+        if saved < request.min_gain:
+            return CompactionResult(CompactionReason.GAIN_TOO_SMALL, detail=_gain(saved, request))
         return CompactionResult(
             CompactionReason.COMPACTED,
             covered_events=covered,
             pinned_events=pinned,
-            preserved_events=tuple(turns[cut:]),
-            summary=summary.messages,
-            tokens_estimated_saved=self._saved(request, covered, superseded, summary.messages),
+            preserved_events=preserved,
+            summary=messages,
+            tokens_estimated_saved=saved,
+            detail=summary.detail,
         )
 
-    def _summarize(
-        self,
-        request: CompactionRequest,
-        prior: tuple[SessionEvent, ...],
-        covered: Sequence[SessionEvent],
-        preserved: Sequence[SessionEvent],
-    ) -> Summary:
-        if self.summarizer is None:
-            return Summary()
-        answer = self.summarizer.summarize(
-            SummaryRequest(
-                prior, tuple(covered), tuple(preserved), request.tokens, request.session_id, request.branch
-            )
-        )
-        summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
-        if any(message.tool_calls or message.tool_responses for message in summary.messages):
-            return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
-        if summary.messages and all(_is_blank(message) for message in summary.messages):
-            return Summary(declined=CompactionReason.SUMMARY_BLANK)
-        return summary
 
-    @staticmethod
-    def _saved(
-        request: CompactionRequest,
-        covered: Sequence[SessionEvent],
-        superseded: frozenset[str],
-        summary: Sequence[Message],
-    ) -> int:
-        left = request.cost(event for event in covered if event.id not in superseded)
-        return max(0, left - sum(map(request.message_tokens, summary)))
-
-    def __str__(self) -> str:
-        how = f" with {type(self.summarizer).__name__}" if self.summarizer else ""
-        return f"window of {self.window}{how}"
-
-
-def _messages(answer: object) -> tuple[Message, ...]:
-    """The messages that a summarizer returned, none for None, or a word about what else it did."""
-    if answer is None:
-        return ()
-    if isinstance(answer, Coroutine):
-        answer.close()
-        raise InvalidSettingError("The summarizer is asynchronous: `summarize` has to return the messages.")
-    if isinstance(answer, (list, tuple)):
-        listed = cast("Sequence[object]", answer)
-        messages = tuple(one for one in listed if isinstance(one, Message))
-        if len(messages) == len(listed):
-            return messages
-        answer = next(one for one in listed if not isinstance(one, Message))
-    raise InvalidSettingError(f"A summarizer returns a list of messages or a `Summary`, not {shown(answer)}.")
-
-
-def _is_blank(message: Message) -> bool:
-    return not (message.text or "").strip()
+def _gain(saved: int, request: CompactionRequest) -> str:
+    return f"{saved:,} tokens would be saved, the minimum gain is {request.min_gain:,}"

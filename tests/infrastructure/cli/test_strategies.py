@@ -125,3 +125,16 @@ def test_strategies_need_no_database(turnlog: Turnlog) -> None:
     result = turnlog("strategies")
 
     assert (result.status, "sliding" in result.out, "4,000" in result.out) == (0, True, True)
+
+
+def test_an_extractive_summary_stands_for_what_leaves(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("compact", imported, "--last-turns", 2, "--summarizer", "extractive")
+
+    assert (result.status, "a summary stands for the rest" in result.out) == (0, True)
+    assert "Digest of what was said before" in turnlog("view", imported).out
+
+
+def test_a_summarizer_goes_with_the_window_only(turnlog: Turnlog, imported: str) -> None:
+    result = turnlog("compact", imported, "--strategy", "turns", "--summarizer", "extractive")
+
+    assert (result.status, "--summarizer goes with --strategy window" in result.err) == (2, True)

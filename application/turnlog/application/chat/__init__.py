@@ -40,6 +40,7 @@ from turnlog.application.chat.session_chat import (
     SessionChat,
     TurnStream,
 )
+from turnlog.application.chat.summarizer import AsyncChatModelSummarizer, ChatModelSummarizer
 from turnlog.application.chat.tools import (
     Awaiting,
     DescribedTool,
@@ -61,12 +62,14 @@ from turnlog.application.chat.usage import (
 
 __all__ = [
     "AsyncChatModel",
+    "AsyncChatModelSummarizer",
     "AsyncChatStream",
     "Awaiting",
     "CallRecorder",
     "ChatDelta",
     "ChatError",
     "ChatModel",
+    "ChatModelSummarizer",
     "ChatReply",
     "ChatRequest",
     "ChatStream",

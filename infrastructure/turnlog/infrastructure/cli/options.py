@@ -29,6 +29,13 @@ class StrategyName(StrEnum):
     TOKENS = "tokens"
 
 
+class SummarizerName(StrEnum):
+    """What writes a summary of the messages that leave the view."""
+
+    NONE = "none"
+    EXTRACTIVE = "extractive"
+
+
 class RoleName(StrEnum):
     """Who can have said a message."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.table import Table
@@ -14,9 +14,10 @@ from turnlog.domain.archive import (
     TurnWindowCompactionStrategy,
 )
 from turnlog.domain.compaction import CompactionStrategy
+from turnlog.domain.extractive import ExtractiveSummarizer
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 from turnlog.infrastructure.cli.failures import CommandUsageError
-from turnlog.infrastructure.cli.options import StrategyName
+from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
 from turnlog.infrastructure.cli.output import console, print_table, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
 
@@ -86,10 +87,17 @@ _ALWAYS: Final = (
 )
 
 
-def strategy_of(name: StrategyName, sizes: Mapping[str, int]) -> CompactionStrategy:
+def strategy_of(
+    name: StrategyName, sizes: Mapping[str, int], summarizer: SummarizerName = SummarizerName.NONE
+) -> CompactionStrategy:
     """The strategy in the size that these options give, or `CommandUsageError`."""
     size, count = _chosen(name, sizes)
-    return size.make(count)
+    strategy = size.make(count)
+    if summarizer is SummarizerName.NONE:
+        return strategy
+    if not isinstance(strategy, WindowCompactionStrategy):
+        raise CommandUsageError(f"--summarizer goes with --strategy {StrategyName.WINDOW}, not with {name}.")
+    return replace(strategy, summarizer=ExtractiveSummarizer())
 
 
 def budget_of(name: StrategyName, sizes: Mapping[str, int]) -> int | None:

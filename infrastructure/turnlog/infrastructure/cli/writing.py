@@ -14,7 +14,7 @@ from turnlog.domain.errors import SessionIdUnavailableError
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import InputFileError
-from turnlog.infrastructure.cli.options import StrategyName
+from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Settings, Status
@@ -88,12 +88,13 @@ def compact_session(
     *,
     strategy: StrategyName,
     sizes: Mapping[str, int],
+    summarizer: SummarizerName,
     branch: str | None,
     when_turns: int | None,
     when_tokens: int | None,
 ) -> int:
     """One pass with the strategy in the size that these options give; status 1 when it had nothing to do."""
-    chosen = strategy_of(strategy, sizes)
+    chosen = strategy_of(strategy, sizes, summarizer)
     trigger = _trigger(when_turns, when_tokens)
     with database.changing(settings.database) as service:
         session_id = database.session_id(service, given)
@@ -174,14 +175,13 @@ def _file_data(written: _Written) -> dict[str, Any]:
 def _result_text(session_id: str, branch: str | None, result: CompactionResult) -> str:
     whose = one_line(session_id) + ("" if branch is None else f", branch {one_line(branch)}")
     if result.is_unchanged:
-        return (
-            f"Nothing was compacted: {result.reason}. The view of {whose} "
-            f"has {result.tokens_before or 0:,} tokens."
-        )
+        why = f"{result.reason} ({result.detail})" if result.detail else result.reason
+        return f"Nothing was compacted: {why}. The view of {whose} has {result.tokens_before or 0:,} tokens."
     boundary = result.boundary.version if result.boundary else result.version
     return (
         f"Compacted {whose}: {len(result.covered_events):,} messages left the view, "
-        f"{len(result.pinned_events) + len(result.preserved_events):,} stay; "
+        f"{len(result.pinned_events) + len(result.preserved_events):,} stay"
+        f"{', a summary stands for the rest' if result.summary else ''}; "
         f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens. "
         f"The boundary is version {boundary}."
     )
@@ -193,9 +193,11 @@ def _result_data(session_id: str, branch: str | None, result: CompactionResult) 
         "branch": branch,
         "compacted": not result.is_unchanged,
         "reason": str(result.reason),
+        "detail": result.detail,
         "covered": len(result.covered_events),
         "pinned": len(result.pinned_events),
         "preserved": len(result.preserved_events),
+        "summary": len(result.summary),
         "tokens_before": result.tokens_before,
         "tokens_after": result.tokens_after,
         "boundary": result.boundary.id if result.boundary else None,

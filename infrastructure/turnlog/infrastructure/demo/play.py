@@ -14,6 +14,7 @@ from rich.text import Text
 
 from turnlog.application import SessionService, SessionUsage
 from turnlog.domain.compaction import CompactionResult
+from turnlog.domain.extractive import ExtractiveSummarizer
 from turnlog.domain.messages import Message, Role
 from turnlog.domain.triggers import TokenCountTrigger
 from turnlog.domain.view import View
@@ -26,8 +27,8 @@ from turnlog.infrastructure.demo.conversation import turns
 SESSION: Final = "airline"
 LIMIT: Final = 4_500
 """Tokens of a view at which it is compacted."""
-BUDGET: Final = 3_000
-"""Tokens that the view is compacted to."""
+BUDGET: Final = 2_600
+"""Tokens of the turns that stay, system message included; a digest of what leaves comes on top."""
 
 _WIDTH = 80
 _BAR = 16
@@ -55,7 +56,7 @@ def _introduce(out: Console) -> None:
         "A customer changes a flight with an airline's agent: a real conversation with\n"
         "GPT-4o and its tools. Each turn is appended to an event log in SQLite. Once what\n"
         f"the model is told reaches {LIMIT:,} tokens, a compaction reduces the view to the\n"
-        f"newest turns that fit in {BUDGET:,}. The log keeps everything.\n"
+        f"newest turns that fit in {BUDGET:,}, behind a digest of the others. The log\nkeeps everything.\n"
     )
     out.print("turn     log   view    told   whole", style="bold")
     out.print(
@@ -70,7 +71,7 @@ def _introduce(out: Console) -> None:
 def _play_turns(out: Console, sessions: SessionService) -> int:
     """Append turn by turn, compact when the trigger fires; the version in front of the last boundary."""
     trigger = TokenCountTrigger(LIMIT)
-    strategy = WindowCompactionStrategy(CompactionWindow.token_budget(BUDGET))
+    strategy = WindowCompactionStrategy(CompactionWindow.token_budget(BUDGET), ExtractiveSummarizer())
     sessions.create(SESSION, metadata={"title": "A flight back to Houston"})
     before_last = 0
     for number, turn in enumerate(turns(), start=1):

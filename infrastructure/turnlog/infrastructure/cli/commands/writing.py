@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from turnlog.infrastructure.cli.options import Database, Json, SessionId, StrategyName, settings_of
+from turnlog.infrastructure.cli.options import (
+    Database,
+    Json,
+    SessionId,
+    StrategyName,
+    SummarizerName,
+    settings_of,
+)
 
 
 def import_(
@@ -57,6 +64,10 @@ def compact(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="tokens: what fits N tokens (default: 4000).")
     ] = None,
+    summarizer: Annotated[
+        SummarizerName,
+        typer.Option(metavar="NAME", help="window: what summarizes the messages that leave."),
+    ] = SummarizerName.NONE,
     branch: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Only the messages of this sub-agent.", show_default=False),
@@ -86,6 +97,7 @@ def compact(
         session,
         strategy=strategy,
         sizes={option: size for option, size in sizes.items() if size is not None},
+        summarizer=summarizer,
         branch=branch,
         when_turns=when_turns,
         when_tokens=when_tokens,
