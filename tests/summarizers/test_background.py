@@ -16,7 +16,6 @@ from turnlog.application import (
     AsyncSessionService,
     BackgroundClosedError,
     BackgroundCompaction,
-    OnRace,
 )
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import CompactionReason, CompactionResult, SummaryRequest
@@ -60,11 +59,9 @@ def with_turns(*sids: str) -> SessionService:
     return sessions
 
 
-def background(sessions: SessionService, gate: Gate, **settings: OnRace) -> BackgroundCompaction:
+def background(sessions: SessionService, gate: Gate) -> BackgroundCompaction:
     """Compaction to the newest turn whose summarizer waits at the gate."""
-    return BackgroundCompaction(
-        sessions, TurnCountTrigger(1), WindowCompactionStrategy(NEWEST, gate), **settings
-    )
+    return BackgroundCompaction(sessions, TurnCountTrigger(1), WindowCompactionStrategy(NEWEST, gate))
 
 
 def result_of(future: Future[CompactionResult]) -> CompactionResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -126,7 +126,9 @@ def by_recursion(summarizer: Covering) -> CompactionStrategy:
 
 
 @pytest.mark.parametrize("strategy", [by_window, by_recursion])
-def test_turns_that_the_summary_does_not_cover_stay(strategy: type[CompactionStrategy]) -> None:
+def test_turns_that_the_summary_does_not_cover_stay(
+    strategy: Callable[[Covering], CompactionStrategy],
+) -> None:
     sessions = service()
     say(sessions, "u1 a1 u2 a2 u3 a3 u4")
     result = sessions.compact(SID, None, strategy(Covering(1)))
@@ -135,7 +137,9 @@ def test_turns_that_the_summary_does_not_cover_stay(strategy: type[CompactionStr
 
 
 @pytest.mark.parametrize("strategy", [by_window, by_recursion])
-def test_a_summary_may_not_end_between_a_call_and_its_late_result(strategy: type[CompactionStrategy]) -> None:
+def test_a_summary_may_not_end_between_a_call_and_its_late_result(
+    strategy: Callable[[Covering], CompactionStrategy],
+) -> None:
     sessions = service()
     say(sessions, "u1 k1:c1 u2 t1:c1 u3 a3 u4")
     summarizer = Covering(0)
