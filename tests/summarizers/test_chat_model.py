@@ -290,6 +290,19 @@ def test_when_folding_ends_early_only_the_turns_that_were_seen_leave_the_view() 
     assert "cut at its length limit" in result.detail
 
 
+def test_a_summary_that_has_seen_a_part_of_a_turn_is_not_the_one_that_is_kept() -> None:
+    sessions = with_turns(2)
+    sessions.append_message(SID, Message.user("x" * 3_000), event_id="giant")
+    say(sessions, "u4")
+    model = ScriptedModel("both turns", "and a piece", ModelUnavailableError("down"))
+    result = passed(
+        sessions, model, context_window=900, max_output_tokens=20, instructions="S", overlap_size=0
+    )
+    assert len(model.requests) == 3
+    assert result.summary[1].text == "both turns"
+    assert shown(sessions).split()[2:] == ["giant", "u4"]
+
+
 def test_a_call_that_fails_behind_the_first_fold_leaves_what_was_folded() -> None:
     sessions = large()
     failures: list[Exception | None] = []

@@ -270,7 +270,7 @@ def test_what_is_counted_grows_no_faster_than_what_is_covered() -> None:
     assert counted[2] <= 2.2 * counted[1]
 
 
-def test_identifiers_that_are_remembered_stay_few_however_many_are_mentioned() -> None:
+def test_the_identifiers_that_were_mentioned_last_are_kept() -> None:
     text = " ".join(f"id-{number}" for number in range(20_000))
     named = digest(request_of(Message.user("Look at these."), Message.assistant(text), PAD), 4_000)
     assert named.splitlines()[-1].endswith("id-19998, id-19999")

@@ -188,6 +188,13 @@ def test_a_target_within_reach_is_not_complained_about() -> None:
     assert (result.is_target_reachable, result.floor) == (True, 30)
 
 
+def test_a_summary_is_no_part_of_the_floor() -> None:
+    sessions = service()
+    say(sessions, "x1 u1 a1", cost=60)
+    result = sessions.compact(SID, None, guarded(ScriptedModel("recap"), target_tokens=500))
+    assert result.floor == 120
+
+
 def test_the_floor_of_a_branch_holds_what_it_is_told_from_above() -> None:
     sessions = service()
     say(sessions, "u1 a1", cost=60)

@@ -75,6 +75,14 @@ def test_pinned_messages_come_off_a_token_budget_once() -> None:
     assert shown(sessions) == "u1 u2 a2 u3 a3"
 
 
+def test_a_pinned_message_within_the_window_costs_once() -> None:
+    sessions = service()
+    say(sessions, "u1 a1 u2 a2 u3 a3", cost=10)
+    window = CompactionWindow.token_budget(60)
+    result = sessions.compact(SID, None, WindowCompactionStrategy(window, pins=["a3"]))
+    assert result.reason is CompactionReason.NOTHING_TO_COVER
+
+
 def test_when_all_that_would_leave_is_pinned_nothing_happens() -> None:
     sessions = service()
     say(sessions, "u1 a1 u2")

@@ -12,7 +12,15 @@ from threading import Event
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.branches.random_logs import BRANCHES, Summarizer, conversations, service_on, window_of, windows
+from tests.branches.random_logs import (
+    BRANCHES,
+    SCOPES,
+    Summarizer,
+    conversations,
+    service_on,
+    window_of,
+    windows,
+)
 from tests.branches.test_races import Held, same_log
 from tests.contracts.stores import WordCount, sqlite_env
 from tests.faults.conversation import SID, say, service, shown
@@ -61,6 +69,22 @@ def test_a_late_result_of_a_covered_call_wins_against_the_pass() -> None:
     say(sessions, "u1 k1:c1 u2 a2")
     before = sessions.view(SID).ids
     result = raced(sessions, lambda: say(sessions, "t1:c1"), OnRace.REBASE)
+    assert result.reason is CompactionReason.RACE_LOST
+    assert sessions.view(SID).ids == (*before, "t1")
+
+
+def test_a_late_result_of_a_covered_call_wins_against_the_pass_of_a_branch() -> None:
+    sessions = service()
+    call = Message.assistant([ToolCallPart(id="c1", name="f")])
+    for message in (Message.user("x"), call, Message.user("y")):
+        sessions.append_message(SID, message, branch="scout")
+    before = sessions.view(SID).ids
+
+    def late() -> None:
+        sessions.append_message(SID, Message.tool("ok", id="c1"), branch="scout", event_id="t1")
+
+    strategy = WindowCompactionStrategy(NEWEST, Summarizer(late))
+    result = sessions.compact(SID, None, strategy, branch="scout", on_race=OnRace.REBASE)
     assert result.reason is CompactionReason.RACE_LOST
     assert sessions.view(SID).ids == (*before, "t1")
 
@@ -114,46 +138,57 @@ def test_a_wrong_choice_is_refused() -> None:
         service().compact(SID, None, WindowCompactionStrategy(), on_race="later")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] # that is what is tested
 
 
-@effort(150, 5000)
+@effort(250, 5000)
 @given(
-    said=conversations(18),
-    late=conversations(6),
+    whole=conversations(20),
+    share=st.floats(0.2, 1),
+    answered=st.sampled_from((None, None, *SCOPES)),
     window=windows,
     branch=st.sampled_from((None, None, None, *BRANCHES)),
     summarizes=st.booleans(),
 )
-def test_a_rebased_pass_gives_the_view_that_the_late_messages_would_have_found(
-    said: list[NewEvent], late: list[NewEvent], window: tuple[Unit, int], branch: str | None, summarizes: bool
+def test_a_rebased_pass_covers_what_it_would_have_covered_in_quiet_and_parts_no_call(
+    whole: list[NewEvent],
+    share: float,
+    answered: str | None,
+    window: tuple[Unit, int],
+    branch: str | None,
+    summarizes: bool,
 ) -> None:
+    said, late = _split(whole, share, answered)
     strategy = WindowCompactionStrategy(window_of(*window), Summarizer() if summarizes else None)
-    late = [_named(new, f"late{place}") for place, new in enumerate(late)]
     with service_on("memory") as sessions:
         raced_sid, calm_sid = same_log(sessions, said, 2)
         held = Held(strategy, lambda: sessions.append_events(raced_sid, late))
         result = sessions.compact(raced_sid, None, held, branch=branch, on_race=OnRace.REBASE)
         log = sessions.get_events(raced_sid)
         view = sessions.view(raced_sid)
+        told = set(view.ids)
+        messages = [event for event in log if event.message]
         assert view.events == project(log).events
-        told = {event.id for event in view.events}
-        for call, answer in call_pairs([event for event in log if event.message]):
-            messages = [event for event in log if event.message]
+        for call, answer in call_pairs(messages):
             assert (messages[call].id in told) == (messages[answer].id in told)
+        calm = sessions.compact(calm_sid, None, strategy, branch=branch)
         if result.reason is CompactionReason.COMPACTED:
             assert {new.id for new in late} <= told
-            calm = sessions.compact(calm_sid, None, strategy, branch=branch)
             assert [e.id for e in calm.covered_events] == [e.id for e in result.covered_events]
         elif result.reason is CompactionReason.RACE_LOST:
-            assert _late_answers(said, late, branch)
+            gone = {event.id for event in calm.covered_events}
+            assert any(messages[call].id in gone for call, _ in call_pairs(messages))
+
+
+def _split(
+    whole: list[NewEvent], share: float, answered: str | None
+) -> tuple[list[NewEvent], list[NewEvent]]:
+    """What is said before the pass, and what comes late, at times with an answer to an awaited call."""
+    cut = round(share * len(whole))
+    late = [_named(new, f"late{place}") for place, new in enumerate(whole[cut:])]
+    answer = Message.tool("ok", id="c4")
+    return whole[:cut], [*late, NewEvent(message=answer, branch=answered, id="answer")]
 
 
 def _named(new: NewEvent, name: str) -> NewEvent:
     return NewEvent(message=new.message, branch=new.branch, synthetic=new.synthetic, id=name)
-
-
-def _late_answers(said: list[NewEvent], late: list[NewEvent], branch: str | None) -> bool:
-    """Whether a late message answers a call that was there before, or draws one along."""
-    ids = {response.id for new in late if new.message for response in new.message.tool_responses}
-    return any(call.id in ids for new in said if new.message for call in new.message.tool_calls)
 
 
 def test_the_tries_are_bounded() -> None:

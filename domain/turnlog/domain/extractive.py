@@ -227,10 +227,7 @@ def _request(event: SessionEvent) -> str:
 
 
 def _mention(named: dict[str, None], mentioned: Iterable[str]) -> None:
-    """Put these to the end, as what was mentioned last; what is far behind is dropped now and then."""
+    """Put these to the end, as what was mentioned last."""
     for name in mentioned:
         named.pop(name, None)
         named[name] = None
-        if len(named) > 20 * _MOST_IDENTIFIERS:
-            for old in tuple(named)[:-_MOST_IDENTIFIERS]:
-                del named[old]
