@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.faults.conversation import SID, say, service, shown
-from tests.support.scripted_models import Scripted, ScriptedModel, reply
+from tests.support.scripted_model import Line
+from tests.support.summary_models import ScriptedModel, reply
 
 from turnlog.application import BackgroundCompaction
 from turnlog.application.chat import (
@@ -60,7 +61,7 @@ def test_fault_014_a_head_larger_than_the_summarizers_window_is_folded_in_reques
     assert shown(sessions).split()[2:] == ["u51", "a51"]
 
 
-def _fits(request: ChatRequest, limit: int) -> Scripted:
+def _fits(request: ChatRequest, limit: int) -> Line:
     sent = len(event_text(request.conversation[0])) + len(request.system or "")
     return ContextOverflowError(limit, sent) if sent > limit else "a recap"
 

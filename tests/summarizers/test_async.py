@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from tests.faults.conversation import SID, say, service
 from tests.laws.machine import CountedCharacters
-from tests.support.scripted_models import AsyncScriptedModel
+from tests.support.summary_models import AsyncScriptedModel
 
 from turnlog.application import AsyncChatModelSummarizer, AsyncSessionService
 from turnlog.application.chat import ModelTimeoutError

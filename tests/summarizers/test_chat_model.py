@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.faults.conversation import SID, say, service, shown
-from tests.support.scripted_models import AsyncScriptedModel, Scripted, ScriptedModel, reply
+from tests.support.scripted_model import Line
+from tests.support.summary_models import AsyncScriptedModel, ScriptedModel, reply
 
 from turnlog.application.chat import (
     AsyncChatModelSummarizer,
@@ -112,7 +113,7 @@ def test_shadow_prompt_instructions_and_formatter_can_be_ones_own() -> None:
     assert sessions.view(SID).told()[0].text == "Bisher?"
 
 
-REFUSED: dict[str, tuple[Scripted, CompactionReason]] = {
+REFUSED: dict[str, tuple[Line, CompactionReason]] = {
     "blank": (" \n", CompactionReason.SUMMARY_BLANK),
     "cut at its length": (reply("So far", FinishReason.LENGTH), CompactionReason.SUMMARY_TRUNCATED),
     "filtered": (reply("no", FinishReason.CONTENT_FILTER), CompactionReason.SUMMARY_REFUSED),
@@ -337,10 +338,10 @@ def test_a_window_that_holds_nothing_is_said_and_no_model_is_asked() -> None:
     assert model.requests == []
 
 
-def overflows_at(limit: int) -> Scripted:
+def overflows_at(limit: int) -> Line:
     """A model that refuses a prompt of more characters than this, and says so."""
 
-    def answer(request: Any) -> Scripted:
+    def answer(request: Any) -> Line:
         size = len(request.conversation[0].text or "")
         return ContextOverflowError(limit, size) if size > limit else "recap"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.faults.conversation import SID, Unasked, say, service
 from tests.summarizers.test_extractive import PAD, request_of
-from tests.support.scripted_models import AsyncScriptedModel, ScriptedModel
+from tests.support.summary_models import AsyncScriptedModel, ScriptedModel
 
 from turnlog.application.chat import AsyncChatModelSummarizer, ChatModelSummarizer, ModelTimeoutError
 from turnlog.domain.compaction import CompactionReason

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.faults.conversation import SID, Unasked, every_strategy, say, service, shown
-from tests.support.scripted_models import ScriptedModel
+from tests.support.summary_models import ScriptedModel
 
 from turnlog.application.chat import ChatModelSummarizer, ModelTimeoutError
 from turnlog.application.service import SessionService

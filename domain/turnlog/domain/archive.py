@@ -187,7 +187,7 @@ class RecursiveSummarizationCompactionStrategy:
         )
         summary = yield question
         if not summary.messages:
-            return _archived(request, active, (), declined=summary.declined)
+            return _archived(request, active, (), declined=summary.declined, detail=summary.detail)
         return _archived(request, active, active.real[: question.covered_by(summary)], summary=summary)
 
     def __str__(self) -> str:
@@ -211,6 +211,7 @@ def _archived(
     *,
     summary: Summary | None = None,
     declined: CompactionReason = CompactionReason.NOTHING_TO_COVER,
+    detail: str = "",
 ) -> CompactionResult:
     """The result of archiving these real events, and what no pass keeps."""
     leaves = {event.id for event in leaving} | active.superseded
@@ -218,10 +219,11 @@ def _archived(
     if summary is not None:
         leaves |= {event.id for event in active.summaries}
         messages = summary.stored_messages()
+        detail = summary.detail
     kept = [event for event in active.events if event.id not in leaves]
     covered = tuple(event for event in active.events if event.id in leaves)
     if not covered:
-        return CompactionResult(declined)
+        return CompactionResult(declined, detail=detail)
     first = active.real[len(leaving)].id if messages else None
     place = next((i for i, event in enumerate(kept) if event.id == first), 0)
     gone = request.cost(event for event in covered if event.id not in active.superseded)
@@ -232,4 +234,5 @@ def _archived(
         preserved_events=tuple(kept[place:]),
         summary=messages,
         tokens_estimated_saved=max(0, gone - sum(map(request.message_tokens, messages))),
+        detail=detail,
     )
