@@ -163,8 +163,8 @@ class CompactionResult:
         """This result of a strategy over a view of these events, with the view's own events in it.
 
         Raises `InvalidBoundaryError` unless each message of the view is named once, preserved ones in view
-        order, and the cut is turn-safe: the newest turn stays whole, and what stays of the turns begins with
-        one.
+        order, and the cut is turn-safe: the newest turn stays whole, and what stays of the turns behind what
+        is pinned begins with one.
         """
         place = {event.id: index for index, event in enumerate(events)}
         covered, pinned, preserved = (
