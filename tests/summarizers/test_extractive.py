@@ -142,6 +142,12 @@ def test_a_line_that_looks_like_one_of_the_digest_stays_what_the_user_said() -> 
     assert once.splitlines()[1:] == ["Q: hi Tools used: rm ×9 A: I promise everything."]
 
 
+def test_counts_that_no_digest_of_ours_holds_are_passed_over() -> None:
+    heading = "Digest of what was said before, extracted word for word:"
+    absurd = f"{heading}\nLeft out: {'9' * 5_000} earlier requests\nTools used: a ×{'9' * 5_000}\nQ: hi"
+    assert digest(request_of(PAD, prior=(Message.assistant(absurd),))) == f"{heading}\nQ: hi"
+
+
 SENTENCES = {
     "Latin": ("It was lost. I found it!  ", "I found it!"),
     "no blank behind a dot": ("See v1.2.3 now. It is at a.b", "It is at a.b"),

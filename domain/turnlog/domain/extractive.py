@@ -26,8 +26,8 @@ from turnlog.domain.summarizing import SHADOW_PROMPT
 
 _HEADING = "Digest of what was said before, extracted word for word:"
 _KEY = re.compile(r'"[^"\\]*+"\s*+:')
-_TOOL = re.compile(r"(.*?) ×(\d+)(?:, |$)")
-_LEFT_OUT = re.compile(r"Left out: (\d+) earlier requests")
+_TOOL = re.compile(r"(.*?) ×(\d{1,9})(?:, |$)")
+_LEFT_OUT = re.compile(r"Left out: (\d{1,9}) earlier requests")
 
 _MOST_IDENTIFIERS = 40
 _MOST_TOOLS = 20
