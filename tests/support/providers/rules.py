@@ -214,7 +214,7 @@ def _responses_item(item: Body) -> Iterator[str]:
         yield from _arguments(item.get("arguments"))
     if kind == "message":
         yield from _responses_message(item)
-    if kind.endswith("call_output"):
+    if kind in ("function_call_output", "custom_tool_call_output"):
         if item.get("output") in ("", []):
             yield "an empty result"
         for block in _blocks(item.get("output")):

@@ -38,6 +38,7 @@ from turnlog.infrastructure.formats._plain import Plain, PrefillWarning
 from turnlog.infrastructure.formats._responses_format import (
     CUSTOM,
     ORIGIN,
+    SERVER_CALLS,
     Piece,
     item_of,
     pieces,
@@ -156,6 +157,7 @@ class _Answers:
         self._send_reasoning = send_reasoning
         self._ids = WireIds(_FITTING_ID)
         self._waiting: list[Plain] = []
+        self._used: set[str] = set()
 
     def conversation(self, said: Iterable[Said]) -> list[Plain]:
         wire: list[Plain] = []
@@ -174,7 +176,7 @@ class _Answers:
         is_led_to, is_whole = bool(self._waiting), is_ours
         for piece in pieces(said.message, said.parts):
             if isinstance(piece.part, ReasoningPart):
-                item = _sent_reasoning(piece.part) if is_ours and self._send_reasoning else None
+                item = self._once(_sent_reasoning(piece.part)) if is_ours and self._send_reasoning else None
                 is_whole = is_whole and item is not None
                 self._waiting += [item] if item else []
                 is_led_to = is_led_to or item is not None
@@ -193,8 +195,20 @@ class _Answers:
         if isinstance(piece.part, Call):
             return self._sent_call(piece.part, is_whole, is_led_to)
         if piece.part is None:
-            return _sent_message(piece, is_led_to), []
-        return _sent_item(piece.part, is_whole), []
+            return _sent_message(piece, self._item_id(piece.fields.get("id"), is_led_to)), []
+        item = self._once(_sent_back(piece.part)) if is_whole else None
+        return [item] if item else _sent_text(piece.part), []
+
+    def _once(self, item: Plain | None) -> Plain | None:
+        """The item, unless one with its id was sent before: the provider refuses the second."""
+        return item if item and (item.get("id") is None or self._item_id(item["id"])) else None
+
+    def _item_id(self, name: object, is_wanted: bool = True) -> str | None:
+        """The id under which an item is sent: its own, when it may have one and nothing else had it."""
+        if not is_wanted or not isinstance(name, str) or not name or name in self._used:
+            return None
+        self._used.add(name)
+        return name
 
     def _sent_call(self, call: Call, is_whole: bool, is_led_to: bool) -> tuple[list[Plain], list[Plain]]:
         part, name = call.part, self._ids.take(call.part.id)
@@ -202,8 +216,8 @@ class _Answers:
         if kind not in (None, CUSTOM) and is_whole and _is_answered_in_kind(call):
             return [{**_sendable_item(item_of(part)), "call_id": name}], [_result_in_kind(call, name)]
         item: Plain = {"type": "custom_tool_call" if kind == CUSTOM else "function_call", "call_id": name}
-        if is_led_to and isinstance(part.extra.get("item_id"), str):
-            item["id"] = part.extra["item_id"]
+        if own_id := self._item_id(part.extra.get("item_id"), is_led_to and kind in (None, CUSTOM)):
+            item["id"] = own_id
         item["name"] = wire_name(part.name, _MAX_NAME)
         if isinstance(part.extra.get("namespace"), str) and is_whole:
             item["namespace"] = part.extra["namespace"]
@@ -244,12 +258,11 @@ def _sent_reasoning(part: ReasoningPart) -> Plain | None:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _sent_message(piece: Piece, is_led_to: bool) -> list[Plain]:
-    """The message that reasoning led to as it came; any other one as its text."""
+def _sent_message(piece: Piece, name: str | None) -> list[Plain]:
+    """The message that reasoning led to as it came, under its id; any other one as its text."""
     phase = piece.fields.get("phase")
     phased = {"phase": phase} if phase in ("commentary", "final_answer") else {}
-    name = piece.fields.get("id")
-    if is_led_to and isinstance(name, str):
+    if name is not None:
         blocks = [block for part in piece.content if (block := _output_block(part))]
         status = piece.fields.get("status") or "completed"
         item = {"type": "message", "id": name, "role": "assistant", "status": status, "content": blocks}
@@ -268,17 +281,20 @@ def _output_block(part: Part) -> Plain | None:
     return {"type": "output_text", "text": text, "annotations": annotations or []}
 
 
-def _sent_item(part: Part, is_whole: bool) -> list[Plain]:
-    if isinstance(part, (ServerToolCallPart, CompactionPart)) or part.type in _SENT_BACK:
-        return [_sendable_item(item_of(part))] if is_whole and _is_complete(part) else []
-    text = _media.as_text(part)
+def _sent_back(part: Part) -> Plain | None:
+    """The item of a part that only this provider understands, None for any other part."""
+    if isinstance(part, ServerToolCallPart):
+        is_known = part.extra.get("block") in SERVER_CALLS
+    elif isinstance(part, CompactionPart):
+        is_known = isinstance(part.extra.get("encrypted_content"), str)
+    else:
+        is_known = part.type in _SENT_BACK
+    return _sendable_item(item_of(part)) if is_known else None
+
+
+def _sent_text(part: Part) -> list[Plain]:
+    text = _media.as_text(part) if part.type not in _SENT_BACK else ""
     return [{"role": "assistant", "content": text}] if text.strip() else []
-
-
-def _is_complete(part: Part) -> bool:
-    if isinstance(part, CompactionPart):
-        return isinstance(part.extra.get("encrypted_content"), str)
-    return part.type in _SENT_BACK or ("block" in part.extra and isinstance(getattr(part, "id", None), str))
 
 
 def _input(said: Said) -> list[Plain]:
