@@ -115,15 +115,14 @@ def say(sessions: SessionService, session_id: str, *messages: Message) -> None:
 
 
 THOUGHT = ReasoningPart.model_validate({"id": "rs_1", "encrypted_content": "gA=="})
-ANSWER = openai_responses.message(
-    {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": "In Lund.", "annotations": []}],
-    }
-)
+_ITEM: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "In Lund.", "annotations": []}],
+}
+ANSWER = openai_responses.message(_ITEM)
 
 
 def reasoned(*parts: Any) -> Message:
@@ -187,7 +186,8 @@ def test_fault_054_a_summary_of_the_system_role_is_no_second_system_message(name
         told = sessions.view(sid).events
     codec, faults = CHECKS[name]
     body = codec.encode(ChatRequest(told), "gpt-5", stream=False, adaptations=frozenset())
-    roles = [one.get("role") for one in body.get("messages", body.get("input"))]
+    wire: list[dict[str, Any]] = body.get("messages") or body["input"]
+    roles = [one.get("role") for one in wire]
     assert (faults(body), roles.count("system") <= 1, "system" in roles[1:]) == ([], True, False)
     assert all(text in str(body) for text in ("You work for a post office.", "So far: a parcel."))
 
@@ -219,7 +219,10 @@ def test_fault_077_an_awaited_call_has_an_interim_result_at_least(name: str) -> 
 
 
 def test_fault_084_a_message_of_results_and_text_is_taken_apart_and_joined_again() -> None:
-    asked = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "find", "input": {}}]}
+    asked: dict[str, Any] = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c1", "name": "find", "input": {}}],
+    }
     mixed = {
         "role": "user",
         "content": [

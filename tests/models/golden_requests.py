@@ -32,57 +32,55 @@ def _call(name: str, tool: str, arguments: str, **further: Any) -> dict[str, Any
     return {"type": "tool_call", "id": name, "name": tool, "arguments": arguments, **further}
 
 
-ANTHROPIC_ANSWER = anthropic_messages.message(
-    {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-opus-4-1-20250805",
-        "content": [
-            {"type": "thinking", "thinking": "A parcel.", "signature": "sig=="},
-            {"type": "redacted_thinking", "data": "opaque=="},
-            {"type": "text", "text": "I look. ", "citations": None},
-            {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "Lund"}},
-            {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
-            {"type": "tool_use", "id": "toolu_1", "name": "find", "input": {"no": "7"}},
-        ],
-        "stop_reason": "tool_use",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    }
-)
-RESPONSES_ANSWER = openai_responses.message(
-    {
-        "id": "resp_1",
-        "object": "response",
-        "model": "gpt-5-2025-08-07",
-        "status": "completed",
-        "output": [
-            {
-                "type": "reasoning",
-                "id": "rs_1",
-                "summary": [{"type": "summary_text", "text": "A parcel."}],
-                "encrypted_content": "gAAA==",
-            },
-            {
-                "type": "message",
-                "id": "msg_2",
-                "role": "assistant",
-                "status": "completed",
-                "phase": "commentary",
-                "content": [{"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []}],
-            },
-            {
-                "type": "function_call",
-                "id": "fc_1",
-                "call_id": "call_1",
-                "name": "find",
-                "arguments": '{"no": "8"}',
-                "status": "completed",
-            },
-        ],
-    }
-)
+_ANTHROPIC_BODY: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-4-1-20250805",
+    "content": [
+        {"type": "thinking", "thinking": "A parcel.", "signature": "sig=="},
+        {"type": "redacted_thinking", "data": "opaque=="},
+        {"type": "text", "text": "I look. ", "citations": None},
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "Lund"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
+        {"type": "tool_use", "id": "toolu_1", "name": "find", "input": {"no": "7"}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+ANTHROPIC_ANSWER = anthropic_messages.message(_ANTHROPIC_BODY)
+_RESPONSES_BODY: dict[str, Any] = {
+    "id": "resp_1",
+    "object": "response",
+    "model": "gpt-5-2025-08-07",
+    "status": "completed",
+    "output": [
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "A parcel."}],
+            "encrypted_content": "gAAA==",
+        },
+        {
+            "type": "message",
+            "id": "msg_2",
+            "role": "assistant",
+            "status": "completed",
+            "phase": "commentary",
+            "content": [{"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []}],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_1",
+            "name": "find",
+            "arguments": '{"no": "8"}',
+            "status": "completed",
+        },
+    ],
+}
+RESPONSES_ANSWER = openai_responses.message(_RESPONSES_BODY)
 CHAT_ANSWER = openai_chat.message({"role": "assistant", "content": "In Lund.", "reasoning_content": "Hm."})
 
 CONVERSATION = (

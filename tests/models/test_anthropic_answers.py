@@ -39,7 +39,7 @@ RECORDED = [
 TEXT = {"type": "text", "text": "In Lund, she says: «hej»."}
 THINKING = {"type": "thinking", "thinking": "A parcel. Look it up.", "signature": "sig=="}
 HIDDEN = {"type": "redacted_thinking", "data": "opaque=="}
-CALLS = [
+CALLS: list[dict[str, Any]] = [
     {"type": "tool_use", "id": "toolu_1", "name": "find", "input": {"no": "7", "deep": {"a": [1, None]}}},
     {"type": "tool_use", "id": "toolu_2", "name": "now", "input": {}},
 ]
@@ -100,6 +100,7 @@ BODIES = {
     "text": body(TEXT),
     "thinking and calls": body(THINKING, TEXT, *CALLS, stop="tool_use"),
     "hidden thinking": body(HIDDEN, TEXT),
+    "thinking that is not shown": body({**THINKING, "thinking": ""}, TEXT),
     "server tools and citations": body(THINKING, *SEARCH),
     "a stop sequence": body(TEXT, stop="stop_sequence", stop_sequence="END"),
     "nothing": body(),

@@ -254,3 +254,15 @@ def test_a_parameter_that_the_model_does_not_take_is_left_out() -> None:
     request = ChatRequest((U,), options={"temperature": 0.5, "top_p": 0.9})
     body = CODEC.encode(request, "m", stream=False, adaptations=frozenset(("no_temperature",)))
     assert ("temperature" in body, body["top_p"]) == (False, 0.9)
+
+
+def test_only_anthropics_own_server_demands_a_key() -> None:
+    assert (CODEC.needs_key, AnthropicMessagesCodec("http://localhost:8080").needs_key) == (True, False)
+
+
+def test_thinking_that_was_not_shown_goes_back_by_its_signature() -> None:
+    hidden = ReasoningPart.model_validate({"content": "", "signature": "sig=="})
+    said = thinking().model_copy(update={"parts": (hidden, TextPart(content="In Lund."))})
+    assert thoughts(U, said, U, model="claude-opus-4-1") == [
+        {"type": "thinking", "thinking": "", "signature": "sig=="}
+    ]

@@ -31,8 +31,14 @@ RECORDED = [
 
 
 def said(text: str, name: str = "msg_1", **fields: Any) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
-    item = {"id": name, "type": "message", "status": "completed", "role": "assistant", "content": content}
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+    item: dict[str, Any] = {
+        "id": name,
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": content,
+    }
     return {**item, **fields}
 
 
@@ -46,7 +52,7 @@ REASONING = {
     ],
     "encrypted_content": "gAAA==",
 }
-SHORT = {"id": "rs_2", "type": "reasoning", "summary": [], "encrypted_content": "gBBB=="}
+SHORT: dict[str, Any] = {"id": "rs_2", "type": "reasoning", "summary": [], "encrypted_content": "gBBB=="}
 OPEN = {
     "id": "rs_3",
     "type": "reasoning",
@@ -324,13 +330,13 @@ def test_a_broken_off_answer_can_be_told_to_the_model_again() -> None:
         ({"code": "context_length_exceeded", "message": "No."}, ContextOverflowError),
         ({"code": "invalid_prompt", "message": "No."}, InvalidReplyError),
     ],
-    ids=lambda error: error.get("code") if isinstance(error, dict) else None,
+    ids=["server", "rate limit", "overflow", "prompt"],
 )
 def test_a_failed_response_is_raised_as_what_it_is(error: dict[str, Any], raised: type[Exception]) -> None:
-    whole = body(status="failed", error=error)
-    for read in (lambda: CODEC.decode(whole), lambda: streamed(CODEC, responses_events(whole))):
-        with pytest.raises(raised):
-            read()
+    with pytest.raises(raised):
+        CODEC.decode(body(status="failed", error=error))
+    with pytest.raises(raised):
+        streamed(CODEC, responses_events(body(status="failed", error=error)))
 
 
 @pytest.mark.parametrize(

@@ -359,3 +359,25 @@ def test_a_parameter_that_the_model_does_not_take_is_left_out() -> None:
 @pytest.mark.parametrize("status", [200, 401, 429, 500])
 def test_nothing_is_adapted_to_other_failures(status: int) -> None:
     assert CODEC.adaptation(status, {"error": {"code": "invalid_encrypted_content"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("base", "provider", "needs_key"),
+    [
+        ("https://api.openai.com/v1", "openai", True),
+        ("https://a.openai.azure.com/openai/v1", "azure.ai.openai", True),
+        ("https://api.x.ai/v1", "x_ai", False),
+        ("http://localhost:8080", "openai", False),
+    ],
+)
+def test_the_server_decides_the_provider_and_whether_a_key_is_needed(
+    base: str, provider: str, needs_key: bool
+) -> None:
+    codec = OpenAIResponsesCodec(base)
+    assert (codec.provider, codec.needs_key) == (provider, needs_key)
+
+
+def test_reasoning_goes_to_no_other_provider_of_the_same_model() -> None:
+    azure = OpenAIResponsesCodec("https://a.openai.azure.com/openai/v1")
+    made = encoded(azure, U, answered(SHORT, said("Lund.")), U, model=MODEL)
+    assert [item.get("id") for item in made["input"]] == [None, None, None]

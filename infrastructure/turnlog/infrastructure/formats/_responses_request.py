@@ -78,6 +78,7 @@ def request(
     prefill: bool = False,
     send_reasoning: bool = True,
     system_in_place: bool = False,
+    provider: str | None = None,
     **options: Any,
 ) -> Plain:
     """The keyword arguments of `client.responses.create`, such that the provider accepts them.
@@ -91,6 +92,7 @@ def request(
     in this format from this family of models goes back as it came, directly before the item that it led to,
     which then keeps its id; where either cannot be sent, the reasoning is left out and the item has no id.
 
+    `provider` is the name under which answers of this server are stored: reasoning of others is left out.
     `branch` is the branch whose model is told. `max_tokens` is sent as `max_output_tokens`. Tools are given
     in the provider's form or as `name`, `description` and `parameters`. Without `send_reasoning` none is sent
     and none asked for. `system_in_place` leaves the system messages behind the first other message where they
@@ -100,7 +102,7 @@ def request(
     """
     _refuse_state(options)
     given = instructions_first(told(view, branch, system, system_in_place))
-    wire = _Answers(model, send_reasoning).conversation(paired(given.conversation)) or [_start()]
+    wire = _Answers(model, provider, send_reasoning).conversation(paired(given.conversation)) or [_start()]
     if wire[-1].get("role") == "assistant" and not prefill:
         warnings.warn(PrefillWarning.MESSAGE, PrefillWarning, stacklevel=2)
     body: Plain = {"model": model}
@@ -152,8 +154,9 @@ class _Answers:
     Reasoning waits until the item that it led to is made, and goes with it or not at all.
     """
 
-    def __init__(self, model: str, send_reasoning: bool) -> None:
+    def __init__(self, model: str, provider: str | None, send_reasoning: bool) -> None:
         self._model = model
+        self._provider = provider
         self._send_reasoning = send_reasoning
         self._ids = WireIds(_FITTING_ID)
         self._waiting: list[Plain] = []
@@ -170,7 +173,8 @@ class _Answers:
         return wire
 
     def _answer(self, said: Said) -> list[Plain]:
-        is_ours = said.message.origin == ORIGIN and is_of_family(said.message, self._model)
+        is_own_format = said.message.origin == ORIGIN
+        is_ours = is_own_format and is_of_family(said.message, self._model, self._provider)
         items: list[Plain] = []
         results: list[Plain] = []
         is_led_to, is_whole = bool(self._waiting), is_ours
