@@ -47,7 +47,7 @@ class AnthropicMessagesCodec:
         self, base_url: str = BASE_URL, provider: str = "anthropic", *, betas: tuple[str, ...] = ()
     ) -> None:
         self.provider = provider
-        self.needs_key = addresses.host(base_url) == addresses.host(BASE_URL)
+        self.needs_key = addresses.is_at(base_url, BASE_URL)
         self._betas = betas
 
     def url(self, base_url: str) -> str:
