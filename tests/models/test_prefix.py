@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class Answered:
     thought: str = ""
     calls: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,28 @@ def anthropic(said: Answered) -> Plain:
 
 
 def responses(said: Answered) -> Plain:
-    thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": said.thought}
+    thought = {
+        "id": f"rs_{said.number}",
+        "type": "reasoning",
+        "summary": [],
+        "encrypted_content": said.thought,
+    }
     text = {"type": "output_text", "text": said.text, "annotations": []}
-    message = {"id": "m_1", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [text],
+    }
     calls = [
-        {"id": f"fc_{n}", "type": "function_call", "call_id": f"c{n}", "name": "find", "arguments": arguments}
+        {
+            "id": f"fc_{said.number}_{n}",
+            "type": "function_call",
+            "call_id": f"c{n}",
+            "name": "find",
+            "arguments": arguments,
+        }
         for n, arguments in enumerate(said.calls)
     ]
     output = [*([thought] if said.thought else []), *([message] if said.text else []), *calls]
@@ -143,12 +162,13 @@ def turns(draw: st.DrawFn) -> Turn:
 def requests(api: Api, conversation: list[Turn], stream: bool) -> Iterator[Plain]:
     """The bodies of all calls of a conversation; every answer is stored and sent back."""
     told: list[Message] = [Message.system("Be brief.")]
+    numbers = itertools.count()
     for turn in conversation:
         told.append(Message.user(turn.user))
         for said in turn.rounds:
             request = ChatRequest(tuple(told), tools=(TOOL,))
             yield api.codec.encode(request, MODEL, stream=stream, adaptations=frozenset())
-            answer = api.codec.decode(api.answer(said)).message
+            answer = api.codec.decode(api.answer(replace(said, number=next(numbers)))).message
             told.append(answer)
             told += [
                 Message.tool(result, id=call.id)
@@ -191,17 +211,10 @@ def test_a_streamed_and_a_whole_request_tell_the_same(api: Api, conversation: li
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
-@pytest.mark.parametrize("is_in_place", [False, True])
-def test_new_instructions_in_their_place_change_nothing_before_them(api: Api, is_in_place: bool) -> None:
+def test_new_instructions_in_their_place_change_nothing_before_them(api: Api) -> None:
     told = (Message.system("A"), Message.user("a"), Message.assistant("b"))
-    later = (*told, Message.system("B"), Message.user("c"))
     first, second = (
-        serialised(
-            api.codec.encode(
-                ChatRequest(one, system_in_place=is_in_place), MODEL, stream=False, adaptations=frozenset()
-            )[api.place]
-        )
-        for one in (told, later)
+        api.codec.encode(ChatRequest(one, system_in_place=True), MODEL, stream=False, adaptations=frozenset())
+        for one in (told, (*told, Message.system("B"), Message.user("c")))
     )
-    if is_in_place:
-        assert second.startswith(first)
+    assert serialised(second[api.place]).startswith(serialised(first[api.place]))
