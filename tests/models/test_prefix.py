@@ -86,7 +86,7 @@ def responses(said: Answered) -> Plain:
     }
     text = {"type": "output_text", "text": said.text, "annotations": []}
     message = {
-        "id": "msg_1",
+        "id": f"msg_{said.number}",
         "type": "message",
         "role": "assistant",
         "status": "completed",
