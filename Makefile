@@ -29,7 +29,7 @@ soak: $(STAMP)
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches
 
 bench: $(STAMP)
-	@for name in core directory recall erasing; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
+	@for name in core directory recall erasing models; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

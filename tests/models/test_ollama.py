@@ -38,7 +38,7 @@ END: dict[str, Any] = {
     "prompt_eval_count": 26,
     "eval_count": 4,
 }
-CALLS = [
+CALLS: list[dict[str, Any]] = [
     {"function": {"name": "find", "arguments": {"city": "Łódź"}}},
     {"function": {"name": "find", "arguments": {}}},
 ]
@@ -67,7 +67,7 @@ def encoded(request: ChatRequest, *adaptations: str) -> dict[str, Any]:
 def test_a_streamed_answer_is_the_message_that_the_whole_answer_would_be(
     ask: Ask, server: ScriptedServer
 ) -> None:
-    message = {"thinking": "Where is it?", "content": "In Łódź.", "tool_calls": CALLS}
+    message: dict[str, Any] = {"thinking": "Where is it?", "content": "In Łódź.", "tool_calls": CALLS}
     server.script(
         json_answer(line(message, **END)),
         lines(

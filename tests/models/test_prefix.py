@@ -78,14 +78,14 @@ def anthropic(said: Answered) -> Plain:
 
 
 def responses(said: Answered) -> Plain:
-    thought = {
+    thought: Plain = {
         "id": f"rs_{said.number}",
         "type": "reasoning",
         "summary": [],
         "encrypted_content": said.thought,
     }
-    text = {"type": "output_text", "text": said.text, "annotations": []}
-    message = {
+    text: Plain = {"type": "output_text", "text": said.text, "annotations": []}
+    message: Plain = {
         "id": f"msg_{said.number}",
         "type": "message",
         "role": "assistant",
@@ -102,7 +102,7 @@ def responses(said: Answered) -> Plain:
         }
         for n, arguments in enumerate(said.calls)
     ]
-    output = [*([thought] if said.thought else []), *([message] if said.text else []), *calls]
+    output: list[Plain] = [*([thought] if said.thought else []), *([message] if said.text else []), *calls]
     return {
         "id": "resp_1",
         "object": "response",
@@ -182,7 +182,7 @@ def serialised(messages: list[Plain]) -> str:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(conversation=st.lists(turns(), min_size=1, max_size=3))
 def test_a_request_begins_with_the_bytes_of_the_one_before(api: Api, conversation: list[Turn]) -> None:
     before = ""
@@ -193,7 +193,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before(api: Api, conversatio
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(conversation=st.lists(turns(), min_size=1, max_size=3))
 def test_every_request_of_a_conversation_is_one_that_the_provider_takes(
     api: Api, conversation: list[Turn]
@@ -203,7 +203,7 @@ def test_every_request_of_a_conversation_is_one_that_the_provider_takes(
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS.keys())
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(conversation=st.lists(turns(), min_size=1, max_size=2))
 def test_a_streamed_and_a_whole_request_tell_the_same(api: Api, conversation: list[Turn]) -> None:
     whole = [sent[api.place] for sent in requests(api, conversation, stream=False)]

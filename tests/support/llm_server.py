@@ -102,7 +102,7 @@ def ruled_server() -> Generator[RuledServer]:
     """A running server. Base URLs: `url` for OpenAI, `url` and `/anthropic` for Anthropic."""
     server = LLMockServer()
     rules = Rules(server.app)
-    server.app = rules
+    vars(server)["app"] = rules
     with server:
         rules.server = RuledServer(server.url, LLMock(server))
         yield rules.server
