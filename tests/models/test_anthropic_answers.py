@@ -273,6 +273,12 @@ def test_a_call_that_is_not_complete_is_left_out() -> None:
     assert streamed(CODEC, events).message.tool_calls == ()
 
 
+def test_a_call_without_arguments_is_left_out_until_it_is_complete() -> None:
+    assert (
+        streamed(CODEC, cut(body(CALLS[1], stop="tool_use"), "content_block_start")).message.tool_calls == ()
+    )
+
+
 def test_a_call_that_is_complete_is_kept() -> None:
     events = cut(body(TEXT, *CALLS, stop="tool_use"), "content_block_stop", 2)
     assert [call.id for call in streamed(CODEC, events).message.tool_calls] == ["toolu_1"]

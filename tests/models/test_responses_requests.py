@@ -262,6 +262,17 @@ def test_what_the_provider_ran_is_left_out_where_its_reasoning_is() -> None:
     assert told == [("user", None), ("assistant", None), ("user", None)]
 
 
+def test_what_the_provider_ran_is_left_out_where_only_one_of_two_thoughts_can_be_read() -> None:
+    stale = {**SHORT, "id": "rs_0", "encrypted_content": None}
+    told = kinds(U, answered(stale, REASONING, SEARCH, said("Lund.")), U)
+    assert told == [("user", None), ("assistant", None), ("user", None)]
+
+
+def test_reasoning_does_not_pass_over_what_the_user_says() -> None:
+    told = kinds(U, answered(SHORT), U, answered(said("Lund.")), U)
+    assert [one[1] for one in told] == [None] * 4
+
+
 def test_a_call_of_a_custom_tool_has_an_output_of_its_own_type() -> None:
     items = sent(U, answered(SHORT, CUSTOM), result("call_3"))
     assert items[2:] == [
