@@ -107,7 +107,8 @@ class OpenAIResponsesDecoder:
             yield from self._rest(index, item["type"], 0, item[_CALLS[item["type"]]])
         if item["type"] == "message":
             for place, block in enumerate(item["content"]):
-                yield from self._rest(index, "text", place, block.get("text"))
+                of = "refusal" if block["type"] == "refusal" else "text"
+                yield from self._rest(index, of, place, block.get(of))
         self._items[index] = item
         self._complete.add(index)
 
