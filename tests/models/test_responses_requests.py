@@ -268,6 +268,11 @@ def test_what_the_provider_ran_is_left_out_where_only_one_of_two_thoughts_can_be
     assert told == [("user", None), ("assistant", None), ("user", None)]
 
 
+def test_reasoning_leads_to_no_answer_of_others() -> None:
+    told = kinds(U, answered(SHORT), Message.assistant("Lund."), U)
+    assert told == [("user", None), ("assistant", None), ("user", None)]
+
+
 def test_reasoning_does_not_pass_over_what_the_user_says() -> None:
     told = kinds(U, answered(SHORT), U, answered(said("Lund.")), U)
     assert [one[1] for one in told] == [None] * 4
@@ -299,6 +304,15 @@ LISTED = {
 def test_a_call_of_a_built_in_tool_goes_back_with_its_result() -> None:
     items = sent(U, answered(SHORT, SHELL), *openai_responses.messages([LISTED]))
     assert items[2:] == [{name: value for name, value in SHELL.items() if name != "created_by"}, LISTED]
+
+
+def test_a_call_of_a_built_in_tool_that_is_told_twice_has_its_id_once() -> None:
+    listed = openai_responses.messages([LISTED])
+    told = kinds(U, answered(SHORT, SHELL), *listed, U, answered(SHELL), *listed)
+    assert [one for one in told if one[0].endswith("_call")] == [
+        ("shell_call", "sh_1"),
+        ("function_call", None),
+    ]
 
 
 def test_a_call_of_a_built_in_tool_with_a_text_as_result_is_told_as_a_function() -> None:

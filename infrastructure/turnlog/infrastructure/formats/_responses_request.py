@@ -177,6 +177,7 @@ class _Answers:
         is_ours = is_own_format and is_of_family(said.message, self._model, self._provider)
         items: list[Plain] = []
         results: list[Plain] = []
+        self._waiting = self._waiting if is_ours else []
         is_led_to, is_whole = bool(self._waiting), is_ours
         for piece in pieces(said.message, said.parts):
             if isinstance(piece.part, ReasoningPart):
@@ -217,8 +218,9 @@ class _Answers:
     def _sent_call(self, call: Call, is_whole: bool, is_led_to: bool) -> tuple[list[Plain], list[Plain]]:
         part, name = call.part, self._ids.take(call.part.id)
         kind = part.extra.get("call_type")
-        if kind not in (None, CUSTOM) and is_whole and _is_answered_in_kind(call):
-            return [{**_sendable_item(item_of(part)), "call_id": name}], [_result_in_kind(call, name)]
+        is_in_kind = kind not in (None, CUSTOM) and is_whole and _is_answered_in_kind(call)
+        if is_in_kind and (as_it_came := self._once(_sendable_item(item_of(part)))):
+            return [{**as_it_came, "call_id": name}], [_result_in_kind(call, name)]
         item: Plain = {"type": "custom_tool_call" if kind == CUSTOM else "function_call", "call_id": name}
         if own_id := self._item_id(part.extra.get("item_id"), is_led_to and kind in (None, CUSTOM)):
             item["id"] = own_id
