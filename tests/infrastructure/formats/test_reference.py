@@ -64,7 +64,7 @@ def _responses(body: dict[str, Any]) -> dict[str, Any]:
     item: dict[str, Any] = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "find_parcel"}
     item["arguments"] = "{}"
     if last.get("type") == "function_call_output":
-        content = [{"type": "output_text", "text": last["output"], "annotations": []}]
+        content: list[Any] = [{"type": "output_text", "text": last["output"], "annotations": []}]
         item = {
             "type": "message",
             "id": "msg_1",
@@ -78,7 +78,13 @@ def _responses(body: dict[str, Any]) -> dict[str, Any]:
         "summary": [],
         "encrypted_content": "gA==",
     }
-    about = {"id": "resp_1", "object": "response", "created_at": 1, "model": body["model"], "tools": []}
+    about: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": body["model"],
+        "tools": [],
+    }
     return {**about, "status": "completed", "tool_choice": "auto", "output": [thought, item]}
 
 

@@ -361,7 +361,7 @@ given_items = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(given_items, max_size=4))
 def test_any_items_of_responses_come_back_exactly(raw: list[dict[str, Any]]) -> None:
     assert exactly(openai_responses.export(openai_responses.messages(raw))) == exactly(raw)
