@@ -72,7 +72,7 @@ def _responses(body: dict[str, Any]) -> dict[str, Any]:
             "role": "assistant",
             "content": content,
         }
-    thought = {
+    thought: dict[str, Any] = {
         "type": "reasoning",
         "id": f"rs_{len(body['input'])}",
         "summary": [],
