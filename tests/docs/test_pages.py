@@ -1,4 +1,4 @@
-"""The Python blocks of the how-to and explanation pages run, one after the other."""
+"""The Python blocks of each page run, one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("howto/agent-loop.md", "howto/summarize.md", "explanation/compaction.md", "explanation/recall.md")
+PAGES = sorted(
+    str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if "```python" in page.read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("name", PAGES)

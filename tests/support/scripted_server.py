@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-Chunk = bytes | threading.Event
-"""Bytes that are sent at once, or an event that is waited for before what follows."""
+Chunk = bytes | threading.Event | float
+"""Bytes that are sent at once, an event that is waited for before what follows, or seconds of silence."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,10 @@ class ScriptedServer:
         self.rule: Rule | None = None
         self._script: list[Answer] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._is_stopping = threading.Event()
-
-    @property
-    def url(self) -> str:
-        """The address, without a path."""
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def script(self, *answers: Answer) -> None:
         """Answer the next requests with these."""
@@ -134,8 +130,10 @@ class ScriptedServer:
         for chunk in answer.chunks:
             if isinstance(chunk, threading.Event):
                 self._wait(connection, chunk)
-            else:
+            elif isinstance(chunk, bytes):
                 connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            else:
+                self._is_stopping.wait(chunk)
         if answer.is_cut:
             return False
         connection.sendall(b"0\r\n\r\n")

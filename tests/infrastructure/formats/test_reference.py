@@ -7,25 +7,25 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults
+from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults, responses_rule_faults
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
 
 class _Providers(BaseHTTPRequestHandler):
-    """Both APIs: each asks for a call, and repeats the result of it. A body that breaks a rule is refused."""
+    """Three APIs: each asks for a call and repeats its result. A body that breaks a rule is refused."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        is_openai = self.path.endswith("/chat/completions")
-        faults = openai_rule_faults(body) if is_openai else anthropic_rule_faults(body)
-        reply = _openai(body) if is_openai else _anthropic(body)
+        check, answer = _APIS[self.path.rpartition("/")[2]]
+        faults = check(body)
+        reply = answer(body)
         data = json.dumps({"error": {"message": str(faults)}} if faults else reply).encode()
         self.send_response(400 if faults else 200)
         self.send_header("Content-Type", "application/json")
@@ -59,6 +59,42 @@ def _anthropic(body: dict[str, Any]) -> dict[str, Any]:
     return {**about, "content": [block], "usage": {"input_tokens": 1, "output_tokens": 1}}
 
 
+def _responses(body: dict[str, Any]) -> dict[str, Any]:
+    last = body["input"][-1]
+    item: dict[str, Any] = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "find_parcel"}
+    item["arguments"] = "{}"
+    if last.get("type") == "function_call_output":
+        content: list[Any] = [{"type": "output_text", "text": last["output"], "annotations": []}]
+        item = {
+            "type": "message",
+            "id": "msg_1",
+            "status": "completed",
+            "role": "assistant",
+            "content": content,
+        }
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": f"rs_{len(body['input'])}",
+        "summary": [],
+        "encrypted_content": "gA==",
+    }
+    about: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": body["model"],
+        "tools": [],
+    }
+    return {**about, "status": "completed", "tool_choice": "auto", "output": [thought, item]}
+
+
+_APIS: dict[str, tuple[Callable[[Any], list[str]], Callable[[Any], dict[str, Any]]]] = {
+    "completions": (openai_rule_faults, _openai),
+    "responses": (responses_rule_faults, _responses),
+    "messages": (anthropic_rule_faults, _anthropic),
+}
+
+
 @pytest.fixture
 def providers() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Providers)
@@ -89,5 +125,5 @@ def test_the_programs_run_one_after_the_other(providers: str, tmp_path: Path) ->
         check=False,
         timeout=120,
     )
-    printed = "In Lund.\nIn Oslo.\nopenai_chat\nmapped: 2 messages\n"
+    printed = "In Lund.\nIn Oslo.\nIn Bergen.\nopenai_chat\nmapped: 2 messages\n"
     assert (run.returncode, run.stdout) == (0, printed), run.stderr

@@ -19,7 +19,14 @@ class MissingKeyError(ModelError):
 
 
 class ModelUnavailableError(ModelError):
-    """The server cannot be reached, or said after all retries that it cannot answer now."""
+    """The server cannot be reached, or said after all retries that it cannot answer now.
+
+    `retry_after` are the seconds that it asked to wait, None where it did not say.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ModelTimeoutError(ModelError):

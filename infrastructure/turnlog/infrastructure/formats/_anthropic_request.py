@@ -112,11 +112,9 @@ def _mark(sent: Plain) -> None:
 
 
 def mark_newest(sent: Plain) -> None:
-    """Mark the last block that can be marked, for servers that do not know the option `cache_control`."""
-    mark = sent.pop("cache_control", None)
-    blocks = [block for one in sent["messages"] for block in one["content"] if block["type"] not in _THINKING]
-    if mark and blocks:
-        blocks[-1].setdefault("cache_control", mark)
+    """Mark the last block, for servers that do not know the option `cache_control`. It is never thinking."""
+    if mark := sent.pop("cache_control", None):
+        sent["messages"][-1]["content"][-1].setdefault("cache_control", mark)
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -58,6 +58,11 @@ def host(url: str) -> str:
     return _split(url).hostname or ""
 
 
+def is_at(url: str, provider: str) -> bool:
+    """Whether the URL is at the host of a provider's own."""
+    return host(url) == host(provider)
+
+
 def shown(url: str) -> str:
     """The URL without a user, a password and a query, which may hold a key."""
     found = urlsplit(url)

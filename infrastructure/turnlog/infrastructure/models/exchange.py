@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from turnlog.application.chat import (
     ChatDelta,
@@ -36,6 +36,9 @@ from turnlog.infrastructure.models.families import ASKED, family
 from turnlog.infrastructure.models.masking import Secrets, excerpt
 from turnlog.infrastructure.models.retrying import RetryPolicy, is_temporary, retry_after
 
+T = TypeVar("T")
+
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_CONTINUATIONS = 10
 _GRACE = 2.0
 """Seconds that a stream may stay open behind the end of its answer."""
@@ -208,15 +211,15 @@ class Exchange:
         return self._decoded((yield from self._body()))
 
     def _streamed(self) -> Generator[Step, Any, ChatReply]:
-        head = yield from self._opened()
-        kind = head.headers.get("content-type", "")
-        if self._codec.framing == "sse" and kind.startswith("application/json"):
-            reply = self._decoded((yield from self._body()))
+        yield from self._opened()
+        start = yield from self._start()
+        if self._codec.framing == "sse" and start.startswith(b"{"):
+            reply = self._decoded((yield from self._body(start)))
             for delta in deltas(reply.message):
                 yield from self._hand(delta)
             return reply
         self._decoder = decoder = self._codec.decoder()
-        start = yield from self._read_stream(decoder)
+        start = yield from self._read_stream(decoder, start)
         if not decoder.is_finished:
             raise InvalidReplyError(
                 "The answer ended without its finish marker. Try again; if it stays so, check the base URL. "
@@ -224,17 +227,20 @@ class Exchange:
             )
         return self._checked(decoder.reply)
 
-    def _read_stream(self, decoder: StreamDecoder) -> Generator[Step, Any, bytes]:
+    def _start(self) -> Generator[Step, Any, bytes]:
+        """The first bytes that are more than white space: servers that do not stream send an object."""
+        size = 0
+        while chunk := cast("bytes", (yield Read(self._deadline))):
+            size = self._counted(size, chunk)
+            if start := chunk.lstrip():
+                return start
+        return b""
+
+    def _read_stream(self, decoder: StreamDecoder, chunk: bytes) -> Generator[Step, Any, bytes]:
         """Feed the stream to the decoder up to its end; its first bytes."""
         parser = framing.parser(self._codec.framing)
         start, size, grace_until = b"", 0, float("inf")
         while True:
-            try:
-                chunk = cast("bytes", (yield Read(min(self._deadline, grace_until))))
-            except Lost:
-                if decoder.is_finished:
-                    return start
-                raise
             size = self._counted(size, chunk)
             start += chunk[: max(0, _HEAD - len(start))]
             for event, data in parser.feed(chunk) if chunk else parser.end():
@@ -247,19 +253,21 @@ class Exchange:
                 return start
             if decoder.is_finished:
                 grace_until = min(grace_until, self._setting.clock() + _GRACE)
+            try:
+                chunk = cast("bytes", (yield Read(min(self._deadline, grace_until))))
+            except Lost:
+                if decoder.is_finished:
+                    return start
+                raise
 
     def _fed(self, decoder: StreamDecoder, event: str | None, data: str, *, is_rest: bool) -> list[ChatDelta]:
         """What an event says, once the decoder has it. One that the end of the stream cut says nothing."""
         try:
-            return list(decoder.feed(event, data))
+            return self._checked(lambda: list(decoder.feed(event, data)))
         except InvalidReplyError:
             if is_rest:
                 return []
             raise
-        except ModelError:
-            raise
-        except TurnlogError as error:
-            raise InvalidReplyError(f"A piece of the answer is malformed: {error}") from None
 
     def _hand(self, delta: ChatDelta) -> Steps:
         """Hand out a piece; the time that the caller takes with it does not count."""
@@ -268,19 +276,19 @@ class Exchange:
         yield Hand(delta)
         self._deadline += self._setting.clock() - before
 
-    def _opened(self) -> Generator[Step, Any, Head]:
-        """The head of a response with status 200."""
+    def _opened(self) -> Steps:
+        """Begin a response with status 200."""
         head = cast("Head", (yield Send(self._rendered.body, self._deadline)))
         if head.status == 200:
-            return head
+            return
         text = self._setting.secrets.masked((yield from self._body(is_error=True)))
         body = _object(text)
         raise _Refused(head, body, self._codec.error(head.status, body, excerpt(text)))
 
-    def _body(self, *, is_error: bool = False) -> Generator[Step, Any, str]:
+    def _body(self, start: bytes = b"", *, is_error: bool = False) -> Generator[Step, Any, str]:
         """The text of the whole response; of an error as much as is worth reading."""
-        chunks: list[bytes] = []
-        size = 0
+        chunks = [start]
+        size = len(start)
         while chunk := cast("bytes", (yield Read(self._deadline))):
             chunks.append(chunk)
             if is_error and size > _LONGEST_ERROR:
@@ -306,13 +314,16 @@ class Exchange:
             )
         return self._checked(lambda: self._codec.decode(body))
 
-    def _checked(self, read: Callable[[], ChatReply]) -> ChatReply:
+    def _checked(self, read: Callable[[], T]) -> T:
+        """What is read, whatever a server may have sent in the place of what is expected."""
         try:
             return read()
         except ModelError:
             raise
         except TurnlogError as error:
             raise InvalidReplyError(f"The answer is malformed: {error}") from None
+        except _MALFORMED as error:
+            raise InvalidReplyError(f"The answer is malformed ({type(error).__name__}).") from None
 
     def _recover(self, failure: Lost | _Refused | ModelError) -> Steps:
         """Prepare the next attempt. Raises when there is none."""
@@ -346,6 +357,8 @@ class Exchange:
                 error, ModelUnavailableError
             )
             asked = retry_after(failure.head.headers)
+            if isinstance(error, ModelUnavailableError):
+                error.retry_after = asked
         else:
             is_temporary_failure, asked = isinstance(error, ModelUnavailableError), None
         pause = self._setting.policy.pause(self._failures, asked, self._setting.chance())

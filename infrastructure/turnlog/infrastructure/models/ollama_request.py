@@ -22,7 +22,7 @@ from turnlog.infrastructure.formats._calls import (
     wire_name,
 )
 from turnlog.infrastructure.formats._plain import Plain
-from turnlog.infrastructure.formats._told import told
+from turnlog.infrastructure.formats._told import deepest_branch, told
 from turnlog.infrastructure.tokens.counting import count
 from turnlog.infrastructure.tokens.vocabulary import O200K_BASE, PACKAGED
 
@@ -47,7 +47,8 @@ def messages(
     conversation: Iterable[SessionEvent | Message], system: str | None, in_place: bool
 ) -> list[Plain]:
     """The messages of a request, results behind their calls in the order of the calls."""
-    given = told(list(conversation), None, system, in_place)
+    entries = list(conversation)
+    given = told(entries, deepest_branch(entries), system, in_place)
     texts = [_texts(one.parts) for one in given.system]
     text = "\n\n".join(one for one in texts if one)
     wire: list[Plain] = [{"role": "system", "content": text}] if text else []

@@ -21,6 +21,7 @@ from turnlog.application.chat import (
 )
 from turnlog.infrastructure.formats import openai_chat
 from turnlog.infrastructure.formats._plain import compact
+from turnlog.infrastructure.formats._told import deepest_branch
 from turnlog.infrastructure.formats.json_source import fields, items
 from turnlog.infrastructure.models import addresses
 from turnlog.infrastructure.models.answers import answer, count
@@ -93,6 +94,7 @@ class OpenAIChatCodec:
             model=model,
             tools=[_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
             max_tokens=request.max_output_tokens,
+            branch=deepest_branch(request.conversation),
             system=request.system,
             prefill=True,
             reasoning="no_reasoning" not in adaptations,

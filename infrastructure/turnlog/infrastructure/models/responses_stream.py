@@ -34,13 +34,15 @@ _BETWEEN_SUMMARIES = "\n\n"
 class OpenAIResponsesDecoder:
     """Takes the response that the API gives at the end; puts together what came when there is no end."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
         self.is_finished = False
         self._response: Plain = {}
         self._items: dict[int, Plain] = {}
         self._complete: set[int] = set()
         self._grown: dict[int, dict[tuple[str, int], list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: list[int] = []
+        self._indexes: dict[object, int] = {}
 
     def feed(self, event: str | None, data: str) -> Iterator[ChatDelta]:
         """What one event says. Raises `ModelError` for an event that is an error."""
@@ -55,10 +57,10 @@ class OpenAIResponsesDecoder:
                 case "response.created" | "response.in_progress" | "response.queued":
                     self._response = dict(fields["response"])
                 case "response.output_item.added":
-                    yield from self._add(fields["output_index"], fields["item"])
+                    yield from self._add(self._index(fields), fields["item"])
                 case "response.output_item.done":
-                    yield from self._finish(fields["output_index"], fields["item"])
-                case "response.reasoning_summary_part.added" if fields["summary_index"]:
+                    yield from self._finish(self._index(fields), fields["item"])
+                case "response.reasoning_summary_part.added" if fields.get("summary_index"):
                     yield ReasoningDelta(_BETWEEN_SUMMARIES)
                 case "response.completed" | "response.incomplete" | "response.failed":
                     self._end(fields["response"])
@@ -68,9 +70,16 @@ class OpenAIResponsesDecoder:
     def reply(self) -> ChatReply:
         """What came so far: the whole answer when finished; else without calls that are not complete."""
         if self.is_finished:
-            return responses_answers.whole(self._response)
+            return responses_answers.whole(self._response, self._provider)
         items = [item for index in sorted(self._items) if (item := self._item(index)) is not None]
-        return responses_answers.broken_off({**self._response, "output": items})
+        return responses_answers.broken_off({**self._response, "output": items}, self._provider)
+
+    def _index(self, fields: Plain) -> int:
+        """The place of the item that an event is about; llama.cpp names only its id."""
+        if "output_index" in fields:
+            return int(fields["output_index"])
+        name = fields["item_id"] if "item_id" in fields else fields["item"]["id"]
+        return self._indexes.setdefault(name, len(self._indexes))
 
     def _end(self, response: Plain) -> None:
         """The whole response; servers that leave its output out have told the items before."""
@@ -98,7 +107,8 @@ class OpenAIResponsesDecoder:
             yield from self._rest(index, item["type"], 0, item[_CALLS[item["type"]]])
         if item["type"] == "message":
             for place, block in enumerate(item["content"]):
-                yield from self._rest(index, "text", place, block.get("text"))
+                of = "refusal" if block["type"] == "refusal" else "text"
+                yield from self._rest(index, of, place, block.get(of))
         self._items[index] = item
         self._complete.add(index)
 
@@ -106,7 +116,7 @@ class OpenAIResponsesDecoder:
         for start, of in _PLACES.items():
             if not kind.startswith(start):
                 continue
-            index = fields["output_index"]
+            index = self._index(fields)
             place = fields.get("summary_index" if start == _SUMMARY else "content_index", 0)
             if kind.endswith(".delta"):
                 yield from self._more(index, of, place, fields["delta"])

@@ -45,9 +45,10 @@ class RetryPolicy:
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """The seconds that a response asks to wait, None when it does not; names of headers are in lower case."""
-    seconds = _number(headers.get("retry-after-ms"), 1000) or _number(headers.get("retry-after"), 1)
-    if seconds is not None:
-        return seconds
+    for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        seconds = _number(headers.get(name), per_second)
+        if seconds is not None:
+            return seconds
     try:
         moment = parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:
