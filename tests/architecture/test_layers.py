@@ -65,6 +65,11 @@ def test_the_domain_imports_of_the_framework_what_is_listed_here() -> None:
     assert found == FRAMEWORK_IN_DOMAIN
 
 
+def test_one_module_knows_httpx() -> None:
+    found = {path.name for path in SOURCES if "httpx" in {name.split(".")[0] for name in _imports(path)}}
+    assert found == {"transport.py"}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_imports_by_full_path(path: Path) -> None:
     assert "turnlog" not in set(_imports(path))
