@@ -87,13 +87,17 @@ class SqliteRecallIndex:
         self._mapper = mapper
         self._events = events_table
 
-    def follow(self, cursor: SQLiteCursor, notification_ids: Sequence[int]) -> None:
-        """Index what is due behind a write of these events, in its transaction.
+    def is_due(self, cursor: SQLiteCursor, newest: int) -> bool:
+        """Whether more events than may be are not indexed, when this is the row id of the newest one."""
+        mark = self._mark(cursor)
+        return newest - (mark or 0) > MAX_LAG or (mark is None and newest > 0)
+
+    def follow(self, cursor: SQLiteCursor, newest: int, written: int) -> None:
+        """Index what is due up to this row id, behind a write of so many events, in its transaction.
 
         After it at most `MAX_LAG` events are not indexed. Where an index is far behind, as after a change of
         its rule, a write catches up with a bounded part of that.
         """
-        newest = notification_ids[-1]
         mark = self._mark(cursor)
         if mark is not None and newest - mark <= MAX_LAG:
             return
@@ -102,8 +106,10 @@ class SqliteRecallIndex:
         rows = self._rows(
             cursor,
             "rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
-            (mark or 0, newest, 4 * MAX_LAG + 2 * len(notification_ids)),
+            (mark or 0, newest, 4 * MAX_LAG + 2 * written),
         )
+        if not rows:
+            return
         cursor.executemany(
             "INSERT INTO turnlog_recall (rowid, text) VALUES (?, ?)", self._documents(cursor, rows)
         )
@@ -264,6 +270,11 @@ class SqliteRecallIndex:
 
     def _stored_id(self, aggregate_id: UUID) -> str:
         return aggregate_id.hex if self._datastore.originator_id_type == "uuid" else str(aggregate_id)
+
+
+def narrows(query: EventQuery) -> bool:
+    """Whether the index is of use for this query."""
+    return _expression(query) is not None
 
 
 def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[int]:
