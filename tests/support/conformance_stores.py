@@ -74,8 +74,10 @@ StoreMaker: TypeAlias = Callable[[Path], Store]
 STORES: dict[str, StoreMaker] = {"memory": _memory, "sqlite": _sqlite}
 """A further store is one more entry here."""
 
-OTHERS: dict[str, StoreMaker] = {"sqlite-without-rows": _sqlite_without_rows}
-"""Stores for what a recorder without rows about sessions does in its own way."""
+OTHERS: dict[str, StoreMaker] = {
+    "sqlite-without-rows": _sqlite_without_rows,
+}
+"""A store that erases, whose recorder writes no rows about sessions."""
 
 
 @contextmanager

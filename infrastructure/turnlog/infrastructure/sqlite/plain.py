@@ -19,7 +19,7 @@ from turnlog.infrastructure.sqlite.catching_up import (
     CaughtUpRecallIndex,
     CaughtUpRows,
 )
-from turnlog.infrastructure.sqlite.secure import writing
+from turnlog.infrastructure.sqlite.secure import may_be_in_first_page, writing
 
 ANEW: Final = 3
 """Overwritten; the table of events has to be written anew too."""
@@ -89,18 +89,9 @@ class PlainSqliteEraser(eraser.SqliteEraser):
         """Whether the stream has a row that may have been in the first page of the table."""
         cursor.execute("PRAGMA page_size")
         page_size = int(cursor.fetchone()[0])
-        most = page_size - 35  # of a longer row less than this stays in the page
-        least = (page_size - 12) * 32 // 255 - 23
         cursor.execute(
-            "SELECT originator_id, length(originator_id) + length(topic) + length(state) AS size "  # noqa: S608
+            "SELECT originator_id, length(originator_id) + length(topic) + length(state) "  # noqa: S608
             f"FROM {self._events} ORDER BY rowid LIMIT ?",
             (page_size // 32,),
         )
-        taken = 0
-        for row in cursor.fetchall():
-            if row["originator_id"] == stored_id:
-                return True
-            taken += row["size"] if row["size"] <= most else least
-            if taken >= page_size:
-                return False
-        return False
+        return may_be_in_first_page([(row[0], row[1]) for row in cursor.fetchall()], page_size, stored_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
 
 from eventsourcing.persistence import DatabaseError, OperationalError, ProgrammingError
@@ -86,3 +86,19 @@ def take_the_lock(cursor: SQLiteCursor) -> None:
     """
     cursor.execute("ROLLBACK")
     cursor.execute("BEGIN IMMEDIATE")
+
+
+def may_be_in_first_page(rows: Iterable[tuple[object, int]], page_size: int, wanted: object) -> bool:
+    """Whether one of these streams' first rows, given with their sizes, may have been in the first page.
+
+    A row that is too long for a page leaves at least so much in it as `least` says.
+    """
+    most, least = page_size - 35, (page_size - 12) * 32 // 255 - 23
+    taken = 0
+    for stream, size in rows:
+        if stream == wanted:
+            return True
+        taken += size if size <= most else least
+        if taken >= page_size:
+            return False
+    return False
