@@ -168,7 +168,7 @@ class SqliteEraser(SessionEraser):
                 return None
             if self._index is not None:
                 with writing(self._datastore) as cursor:
-                    self._index.rewrite(cursor)
+                    self._index.rewrite(cursor, map(UUID, overwritten))
             patience = self._datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
             deadline = time.monotonic() + patience
             while not self._empty_log():
