@@ -158,7 +158,7 @@ def test_row_ids_that_were_given_anew_hide_no_message(indexed: SessionService) -
 def test_an_engine_that_fails_is_an_error_and_never_no_results(indexed: SessionService) -> None:
     indexed.create("a")
     indexed.append_events("a", [user("kestrel")] * 300)
-    change(indexed, "DELETE FROM turnlog_recall_1_data")
+    change(indexed, "DELETE FROM turnlog_recall_0_data")
     with pytest.raises(StorageError):
         indexed.search_events("a", KESTREL)
 

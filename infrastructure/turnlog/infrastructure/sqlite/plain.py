@@ -26,8 +26,10 @@ ANEW: Final = 3
 
 
 def plain_aids(app: Application[UUID]) -> StoreAids:
-    """What this application's SQLite file has beside its recorder; nothing where no table may be made."""
+    """What this application's SQLite file has beside its recorder; nothing where it may not be written."""
     recorder = cast("SQLiteApplicationRecorder", app.recorder)
+    if "mode=ro" in recorder.datastore.pool.db_name:
+        return StoreAids()
     rows = CaughtUpRows(recorder, app.mapper)
     if not rows.has_tables():
         if not strtobool(app.env.get("CREATE_TABLE") or "yes"):

@@ -32,8 +32,11 @@ MAX_LAG: Final = 128
 MAX_INDEXED: Final = 200_000
 """Characters of a message that are indexed. A longer one is a candidate of every search."""
 
-PARTS: Final = 64
+PARTS: Final = 32
 """Tables of the index; each is made when its first message is indexed."""
+
+_NEIGHBOURS: Final = 4
+"""Sessions that were created one after the other and share a part: they are often written to at one time."""
 
 _RULE: Final = 2
 """Which form of the texts is indexed, and where. With another one the index is built anew.
@@ -191,8 +194,8 @@ class SqliteRecallIndex:
             return None
         cursor.execute(
             "SELECT aggregate_id, messages FROM turnlog_sessions "
-            "WHERE deleted = 0 AND position % ? = ? AND position <> ?",
-            (PARTS, _part(position), position),
+            "WHERE deleted = 0 AND position / ? % ? = ? AND position <> ?",
+            (_NEIGHBOURS, PARTS, _part(position), position),
         )
         rows = cursor.fetchall()
         return [UUID(bytes=row[0]) for row in rows] if sum(row[1] for row in rows) <= most else None
@@ -379,7 +382,7 @@ def _parts(cursor: SQLiteCursor) -> frozenset[int]:
 
 
 def _part(position: int) -> int:
-    return position % PARTS
+    return position // _NEIGHBOURS % PARTS
 
 
 def _by_part(documents: Iterable[tuple[int, str]]) -> Mapping[int, list[tuple[int, str]]]:
