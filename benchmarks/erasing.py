@@ -37,11 +37,11 @@ def fill(sessions: SessionService, session_id: str, count: int, vocabulary: list
         sessions.append_events(session_id, [NewEvent(message=Message.user(text)) for text in texts])
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """How long the action takes."""
-    start = time.perf_counter()
+def seconds(action: Callable[[], object]) -> tuple[float, float]:
+    """How long the action takes, and how much of that the processor worked for it."""
+    start, worked = time.perf_counter(), time.process_time()
     action()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - worked
 
 
 def main() -> None:
@@ -60,15 +60,16 @@ def main() -> None:
             fill(sessions, "short", 10, vocabulary, OTHERS + 1)
             size_on_disk = path.stat().st_size / 2**20
             print(f"SQLite {sqlite3.sqlite_version}, {10 * size:,} messages, {size_on_disk:.0f} MiB")
-            print("| what                             | seconds | limit |")
-            print("|----------------------------------|---------|-------|")
+            print("| what                             | seconds | processor | limit |")
+            print("|----------------------------------|---------|-----------|-------|")
             rows = (
-                (f"delete a session of {size:,}", lambda: sessions.delete("long"), "4"),
+                (f"delete a session of {size:,}", lambda: sessions.delete("long"), "1"),
                 ("delete a session of 10", lambda: sessions.delete("short"), ""),
                 ("purge the stubs", lambda: sessions.sweep(purge_after=timedelta(0)), ""),
             )
             for what, action, allowed in rows:
-                print(f"| {what:<32} | {seconds(action):>7.2f} | {allowed:>5} |")
+                took, worked = seconds(action)
+                print(f"| {what:<32} | {took:>7.2f} | {worked:>9.2f} | {allowed:>5} |")
 
 
 if __name__ == "__main__":

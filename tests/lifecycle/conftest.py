@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.conformance_stores import STORES, Store, open_store
+from tests.support.conformance_stores import OTHERS, STORES, Store, open_store
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=sorted({**STORES, **OTHERS}))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     name: Any = request.param

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any
 from uuid import UUID
 
 import pytest
 from eventsourcing.application import Application
+from eventsourcing.persistence import ApplicationRecorder, Notification, StoredEvent, Subscription
+from eventsourcing.popo import POPOApplicationRecorder
 from tests.support.conformance_stores import NoTokens, Store
 
 from turnlog.application.erasing import ErasureUnsupportedError
@@ -193,13 +196,35 @@ def test_a_session_that_a_host_deletes_and_saves_is_gone(store: Store) -> None:
     assert service.find(SID) is None
 
 
+class OtherRecorder(ApplicationRecorder):
+    """Keeps events where nothing can overwrite them."""
+
+    def __init__(self) -> None:
+        self._kept = POPOApplicationRecorder()
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        return self._kept.insert_events(stored_events, **kwargs)
+
+    def select_events(self, originator_id: UUID | str, **criteria: Any) -> Sequence[StoredEvent]:
+        return self._kept.select_events(originator_id, **criteria)
+
+    def select_notifications(self, *args: Any, **criteria: Any) -> Sequence[Notification]:
+        return self._kept.select_notifications(*args, **criteria)
+
+    def max_notification_id(self) -> int | None:
+        return self._kept.max_notification_id()
+
+    def subscribe(
+        self, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> Subscription[ApplicationRecorder]:
+        raise NotImplementedError
+
+
 class OtherStore(Application[UUID]):
     """An application on a recorder that has no rows of ours and cannot overwrite."""
 
-    env: ClassVar[dict[str, str]] = {
-        "PERSISTENCE_MODULE": "eventsourcing.sqlite",
-        "SQLITE_DBNAME": "file:other?mode=memory&cache=shared",
-    }
+    def construct_recorder(self) -> ApplicationRecorder:
+        return OtherRecorder()
 
 
 @pytest.fixture

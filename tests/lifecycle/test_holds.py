@@ -8,9 +8,15 @@ import pytest
 from tests.lifecycle.conftest import Clock
 from tests.support.conformance_stores import NoTokens, Store
 
+from turnlog.application.ending import LegalHold
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
-from turnlog.domain.errors import InvalidSettingError, LegalHoldError, UnknownHoldError
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    LegalHoldError,
+    SessionNotFoundError,
+    UnknownHoldError,
+)
 from turnlog.domain.messages import Message
 
 SID = "parcel"
@@ -73,6 +79,29 @@ def test_of_two_holds_one_must_be_named(sessions: SessionService) -> None:
     sessions.hold(SID, "case 8", by="ada")
     with pytest.raises(UnknownHoldError):
         sessions.release(SID, by="ada")
+
+
+def test_the_holds_that_are_on_are_told_in_their_order(sessions: SessionService, clock: Clock) -> None:
+    released = sessions.hold(SID, "case 6", by="ada")
+    one = sessions.hold(SID, "case 7", by="ada")
+    first = clock.now
+    clock.pass_(days=1)
+    sessions.append_message(SID, Message.user("hi"))
+    two = sessions.hold(SID, "case 8", by="bob")
+    sessions.release(SID, released, by="ada")
+    assert sessions.holds(SID) == (
+        LegalHold(one, "case 7", "ada", first),
+        LegalHold(two, "case 8", "bob", clock.now),
+    )
+
+
+def test_a_session_without_a_hold_has_none(sessions: SessionService) -> None:
+    assert sessions.holds(SID) == ()
+
+
+def test_the_holds_of_a_session_that_does_not_exist_are_not_told(sessions: SessionService) -> None:
+    with pytest.raises(SessionNotFoundError):
+        sessions.holds("other")
 
 
 def test_a_hold_that_is_not_on_cannot_be_released(sessions: SessionService) -> None:

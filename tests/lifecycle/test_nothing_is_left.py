@@ -15,12 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool
 from tests.support.conformance_stores import NoTokens
 
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.domain.query import EventQuery
 from turnlog.domain.session import Session
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
@@ -163,6 +165,24 @@ def interleaved(services: Sequence[SessionService], seed: int) -> list[Told]:
     return tolds
 
 
+WITHOUT_ROWS = {"APPLICATION_RECORDER_TOPIC": "eventsourcing.sqlite:SQLiteApplicationRecorder"}
+"""The framework's own recorder, whose connections do not delete securely."""
+
+
+@pytest.fixture(autouse=True)
+def insecure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections of the framework as they are where SQLite was not built to delete securely."""
+    connect = SQLiteConnectionPool._create_connection  # pyright: ignore[reportPrivateUsage] # where they are made
+
+    def create(pool: SQLiteConnectionPool) -> SQLiteConnection:
+        connection = connect(pool)
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr(SQLiteConnectionPool, "_create_connection", create)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "sessions.db"
@@ -179,6 +199,23 @@ def test_no_word_of_a_deleted_session_is_left(path: Path, seed: int) -> None:
             assert one.delete(told.id).erasure == "done"
             left[told.id] = told.left_in(path)
         assert left == {told.id: set() for told in tolds[:15]}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_word_is_left_where_the_recorder_writes_no_rows(path: Path, seed: int) -> None:
+    with service(path, **WITHOUT_ROWS) as one, service(path, **WITHOUT_ROWS) as two, reading(path) as reader:
+        tolds = interleaved([one, two], seed)
+        reader.tell("read")
+        assert len(one.list_sessions(limit=100)) == SESSIONS
+        one.search_all(EventQuery(keywords="heron"))
+        early, others = tolds[:6], tolds[6:]
+        random.Random(seed).shuffle(others)
+        left: dict[str, set[str]] = {}
+        for told in [*others[:5], *early, others[6]]:
+            deletion = two.delete(told.id)
+            assert (deletion.erasure, deletion.reason) == ("done", None)
+            left[told.id] = told.left_in(path)
+        assert left == {session_id: set() for session_id in left}
 
 
 def told_a_little(sessions: SessionService, seed: int) -> list[Told]:
@@ -218,3 +255,12 @@ def test_what_a_reader_in_another_process_holds_up_a_sweep_completes(path: Path)
         reader.tell("leave")
         assert sessions.sweep().pending == 0
         assert told.left_in(path) == set()
+
+
+def test_no_word_is_left_of_what_was_stored_before_the_recorder_wrote_rows(path: Path) -> None:
+    with service(path, **WITHOUT_ROWS) as sessions:
+        tolds = told_a_little(sessions, seed=0)
+    with service(path) as sessions:
+        assert sessions.delete_expired(BEGIN) == SESSIONS
+        assert sessions.sweep().pending == 0
+        assert [told.left_in(path) for told in tolds] == [set()] * SESSIONS

@@ -139,7 +139,7 @@ def test_an_index_of_another_rule_is_built_anew(indexed: SessionService) -> None
     before = len(indexed.search_events("a", KESTREL))
     indexed.append_message("a", Message.user("noted"))
     rule = rows(indexed, "SELECT rule FROM turnlog_recall_mark")
-    assert (before, len(indexed.search_events("a", KESTREL)), rule) == (300, 300, [(1,)])
+    assert (before, len(indexed.search_events("a", KESTREL)), rule) == (300, 300, [(2,)])
 
 
 def test_row_ids_that_were_given_anew_hide_no_message(indexed: SessionService) -> None:
@@ -158,7 +158,7 @@ def test_row_ids_that_were_given_anew_hide_no_message(indexed: SessionService) -
 def test_an_engine_that_fails_is_an_error_and_never_no_results(indexed: SessionService) -> None:
     indexed.create("a")
     indexed.append_events("a", [user("kestrel")] * 300)
-    change(indexed, "DELETE FROM turnlog_recall_data")
+    change(indexed, "DELETE FROM turnlog_recall_0_data")
     with pytest.raises(StorageError):
         indexed.search_events("a", KESTREL)
 
@@ -217,7 +217,7 @@ def test_compressed_events_are_searched_as_well(tmp_path: Path) -> None:
 def no_trigrams() -> Iterator[None]:
     """An SQLite whose full-text tables know no trigrams."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall, "CREATE", ("CREATE VIRTUAL TABLE t USING fts5(x, tokenize = 'nothing')",))
+        patch.setattr(recall, "TABLE", "CREATE VIRTUAL TABLE t{part} USING fts5(x, tokenize = 'nothing')")
         recall.is_supported.cache_clear()
         yield
     recall.is_supported.cache_clear()
@@ -250,16 +250,21 @@ def remove(sessions: SessionService, session_id: str, versions: Sequence[int] | 
 
 
 def trigrams(sessions: SessionService) -> set[str]:
+    terms: set[str] = set()
     with closing(sqlite3.connect(file_of(sessions))) as connection:
-        connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, turnlog_recall, row)")
-        return {term for (term,) in connection.execute("SELECT term FROM temp.terms")}
+        for (part,) in connection.execute("SELECT part FROM turnlog_recall_parts").fetchall():
+            vocabulary = f"fts5vocab(main, turnlog_recall_{part}, row)"
+            connection.execute(f"CREATE VIRTUAL TABLE temp.terms_{part} USING {vocabulary}")
+            terms |= {term for (term,) in connection.execute(f"SELECT term FROM temp.terms_{part}")}
+    return terms
 
 
 def pages(sessions: SessionService) -> bytes:
     """The tables of the index as they are stored."""
-    held = rows(
-        sessions, "SELECT block FROM turnlog_recall_data UNION ALL SELECT term FROM turnlog_recall_idx"
-    )
+    held: list[tuple[object, ...]] = []
+    for (part,) in rows(sessions, "SELECT part FROM turnlog_recall_parts"):
+        data, terms = f"turnlog_recall_{part}_data", f"turnlog_recall_{part}_idx"
+        held += rows(sessions, f"SELECT block FROM {data} UNION ALL SELECT term FROM {terms}")
     return b"\0".join(page if isinstance(page, bytes) else str(page).encode() for (page,) in held)
 
 

@@ -84,6 +84,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.get_events(SID, EventFilter(last_n=1)),
     ],
     "get_messages": [lambda s: s.get_messages(SID)],
+    "holds": [lambda s: s.holds(SID)],
     "hold": [lambda s: s.hold(SID, "case 7", by="eve")],
     "iter_events": [lambda s: s.iter_events(SID)],
     "list_sessions": [lambda s: s.list_sessions(), lambda s: s.list_sessions(before=2**40)],

@@ -53,14 +53,19 @@ def _memory(_: Path) -> Store:
     return Store({}, is_shared=False)
 
 
-def _sqlite(folder: Path) -> Store:
+def _sqlite(folder: Path, **more: str) -> Store:
     path = folder / "sessions.db"
     env = {
         "PERSISTENCE_MODULE": "eventsourcing.sqlite",
         "SQLITE_DBNAME": str(path),
         "SQLITE_LOCK_TIMEOUT": "30",
+        **more,
     }
     return Store(env, is_shared=True, path=path)
+
+
+def _sqlite_without_rows(folder: Path) -> Store:
+    return _sqlite(folder, APPLICATION_RECORDER_TOPIC="eventsourcing.sqlite:SQLiteApplicationRecorder")
 
 
 StoreMaker: TypeAlias = Callable[[Path], Store]
@@ -69,11 +74,16 @@ StoreMaker: TypeAlias = Callable[[Path], Store]
 STORES: dict[str, StoreMaker] = {"memory": _memory, "sqlite": _sqlite}
 """A further store is one more entry here."""
 
+OTHERS: dict[str, StoreMaker] = {
+    "sqlite-without-rows": _sqlite_without_rows,
+}
+"""A store that erases, whose recorder writes no rows about sessions."""
+
 
 @contextmanager
 def open_store(name: str, folder: Path) -> Generator[Store]:
     """The store of this name, closed behind the block."""
-    store = STORES[name](folder)
+    store = {**STORES, **OTHERS}[name](folder)
     try:
         yield store
     finally:

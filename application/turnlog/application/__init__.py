@@ -11,6 +11,7 @@ from turnlog.application.chat import AsyncChatModelSummarizer, ChatModelSummariz
 from turnlog.application.compacting import OnRace, OpenPass
 from turnlog.application.context import event_context
 from turnlog.application.core import Capabilities
+from turnlog.application.ending import LegalHold
 from turnlog.application.erasing import (
     BackupError,
     Deletion,
@@ -42,6 +43,7 @@ __all__ = [
     "Deletion",
     "ErasureDue",
     "ErasureUnsupportedError",
+    "LegalHold",
     "OnRace",
     "OpenPass",
     "RecallResult",

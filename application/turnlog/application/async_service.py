@@ -145,6 +145,7 @@ class AsyncSessionService:
     delete = _in_thread(SessionService.delete)
     delete_expired = _in_thread(SessionService.delete_expired)
     hold = _in_thread(SessionService.hold)
+    holds = _in_thread(SessionService.holds)
     release = _in_thread(SessionService.release)
     sweep = _in_thread(SessionService.sweep)
     backup = _in_thread(SessionService.backup)

@@ -13,8 +13,9 @@ from uuid import UUID
 from eventsourcing.application import Application
 from eventsourcing.utils import resolve_topic
 
+from turnlog.application.aids import aids_of
 from turnlog.application.directory import CatchUpDirectory
-from turnlog.application.erasers import eraser_of
+from turnlog.application.erasing import SessionEraser
 from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder
@@ -55,9 +56,11 @@ class Capabilities:
     """What holds on the store beneath.
 
     `event_ids` says how repeats are known: `rows` or `streams` (exact, in the write itself), or `trailing`
-    (exact through the version check, at the price of a look-up). `directory` is `rows` (one query) or
-    `catch-up` (the reader pays). `recall` is `index`, or `log`: every search reads the logs. `erases` says
-    whether a deletion can overwrite what was said.
+    (exact through the version check, at the price of a look-up). `directory` is `rows` (one query),
+    `catch-up` (rows in the same database; who asks first applies what is missing) or `memory` (the same in
+    the memory of each process). `recall` is `index`, `catch-up` (an index in the same database; who searches
+    first applies what is missing), or `log`: every search reads the logs. `erases` says whether a deletion
+    can overwrite what was said.
     """
 
     persistence: str
@@ -100,11 +103,15 @@ class ServiceCore:
             recorder.bind(self._app.mapper)
             self._directory: Directory = recorder.directory
             self._writer = Writer(self._app, self._streams, RowLedger(recorder))
+            self._eraser: SessionEraser | None = recorder.eraser
+            self._caught_up_index: RecallIndex | None = None
         else:
             _refuse_forgotten_rows(self._app)
-            self._directory = CatchUpDirectory(self._app)
+            aids = aids_of(self._app)
+            self._directory = aids.directory or CatchUpDirectory(self._app)
             self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
-        self._eraser = eraser_of(self._app)
+            self._eraser = aids.eraser
+            self._caught_up_index = aids.recall
         self._principal: str | None = None
         self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
 
@@ -127,15 +134,27 @@ class ServiceCore:
         return Capabilities(
             persistence=self._app.env.get("PERSISTENCE_MODULE") or "eventsourcing.popo",
             event_ids=kinds[type(self._writer.ledger).__name__],
-            directory="catch-up" if isinstance(self._directory, CatchUpDirectory) else "rows",
-            recall="log" if self._recall_index is None else "index",
+            directory=self._directory_kind,
+            recall=self._recall_kind,
             erases=self._eraser is not None,
         )
 
     @property
     def _recall_index(self) -> RecallIndex | None:
         recorder = self._app.recorder
-        return recorder.recall if isinstance(recorder, SessionRowsRecorder) else None
+        return recorder.recall if isinstance(recorder, SessionRowsRecorder) else self._caught_up_index
+
+    @property
+    def _directory_kind(self) -> str:
+        if isinstance(self._app.recorder, SessionRowsRecorder):
+            return "rows"
+        return "memory" if isinstance(self._directory, CatchUpDirectory) else "catch-up"
+
+    @property
+    def _recall_kind(self) -> str:
+        if self._recall_index is None:
+            return "log"
+        return "catch-up" if self._caught_up_index is not None else "index"
 
     def close(self) -> None:
         """Close the service's own application; a host's stays open."""

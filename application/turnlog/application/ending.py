@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -32,7 +33,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
 )
-from turnlog.domain.events import SessionOpened
+from turnlog.domain.events import HoldPlaced, SessionOpened
 from turnlog.domain.session import Session
 
 PURGE_AFTER: Final = timedelta(days=30)
@@ -42,6 +43,16 @@ ERASURES_FILE: Final = "TURNLOG_ERASURES_FILE"
 _ERASURES_FILE_TOPIC = "turnlog.infrastructure.erasures_file:ErasuresFile"
 
 _logger = logging.getLogger("turnlog")
+
+
+@dataclass(frozen=True)
+class LegalHold:
+    """A legal hold that is on. `placed_at` is the version that names it, `time` when it was placed (UTC)."""
+
+    placed_at: int
+    reason: str
+    by: str
+    time: datetime
 
 
 class Ending(ServiceCore):
@@ -90,6 +101,16 @@ class Ending(ServiceCore):
         """
         around = merged_context(context)
         return self._write(session_id, also, lambda s: s.hold(reason, by=by, now=self._now(), context=around))
+
+    def holds(self, session_id: str) -> tuple[LegalHold, ...]:
+        """The legal holds that are on, in the order in which they were placed."""
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        events = (self._streams.event_at(key.aggregate_id, version) for version in state.holds)
+        placed = [event for event in events if isinstance(event, HoldPlaced)]
+        if len(placed) < len(state.holds):  # released, deleted and erased since the state was read
+            raise SessionNotFoundError(session_id)
+        return tuple(LegalHold(one.originator_version, one.reason, one.by, one.timestamp) for one in placed)
 
     def release(
         self,

@@ -1,28 +1,18 @@
-"""Which eraser an application's store has, and the one for stores in memory."""
+"""The eraser for stores in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Self
 from uuid import UUID
 
 from eventsourcing.application import Application
 from eventsourcing.popo import POPOAggregateRecorder
 
 from turnlog.application.erasing import Erased, SessionEraser
-from turnlog.application.ports import SessionRowsRecorder
 from turnlog.application.streams import id_form
 from turnlog.domain.events import EventErased, SessionDeleted
-
-
-def eraser_of(app: Application[UUID]) -> SessionEraser | None:
-    """What erases in this application's store, None when nothing can."""
-    recorder = app.recorder
-    if isinstance(recorder, SessionRowsRecorder):
-        return recorder.eraser
-    if isinstance(recorder, POPOAggregateRecorder):
-        return MemoryEraser(app, recorder)
-    return None
 
 
 class MemoryEraser(SessionEraser):
@@ -35,6 +25,12 @@ class MemoryEraser(SessionEraser):
         self._mapper = app.mapper
         self._id_of = id_form(app)
         self._recorder = recorder
+
+    @classmethod
+    def of(cls, app: Application[UUID]) -> Self | None:
+        """The eraser of this application, None when it does not hold its events in memory."""
+        recorder = app.recorder
+        return cls(app, recorder) if isinstance(recorder, POPOAggregateRecorder) else None
 
     def erase(self, aggregate_id: UUID) -> None:
         """Put an erased event in the place of each event in front of the tombstone."""

@@ -102,6 +102,19 @@ def test_hold_says_at_which_version_it_was_placed(turnlog: Turnlog, parcel: date
     assert turnlog("hold", "parcel", *HOLD, "--json").json == {"session": "parcel", "placed_at": 3}
 
 
+def test_the_holds_that_are_on_are_listed(turnlog: Turnlog, parcel: datetime) -> None:
+    assert turnlog("holds", "parcel").out.strip() == "No legal hold is on session parcel."
+    turnlog("hold", "parcel", "--reason", "case\x1b[2J 7", "--by", "ada")
+
+    assert "case␛[2J 7" in turnlog("holds", "parcel").out
+    (one,) = turnlog("holds", "parcel", "--json").json
+    assert (one["placed_at"], one["by"], one["reason"]) == (2, "ada", "case\x1b[2J 7")
+
+
+def test_the_holds_of_no_session_are_not_found(turnlog: Turnlog, parcel: datetime) -> None:
+    assert turnlog("holds", "other").status == 3
+
+
 def test_a_session_under_a_hold_is_not_deleted(turnlog: Turnlog, parcel: datetime) -> None:
     turnlog("hold", "parcel", *HOLD)
 
@@ -198,21 +211,23 @@ def test_a_sweep_that_leaves_an_erasure_pending_says_why_with_status_4(
     assert (result.status, "Another connection" in result.out) == (4, True)
 
 
-def test_a_store_that_cannot_erase_says_so_with_status_5(turnlog: Turnlog, host: None) -> None:
-    result = turnlog("delete", "parcel", "--yes")
-
-    assert (result.status, "its content is still stored" in result.out) == (5, True)
+def test_a_session_in_the_database_of_a_host_is_erased(turnlog: Turnlog, host: None) -> None:
+    assert turnlog("delete", "parcel", "--yes", "--json").json["erasure"] == "done"
     assert turnlog("view", "parcel").status == 3
 
 
-def test_a_store_that_cannot_erase_is_unsupported_as_json(turnlog: Turnlog, host: None) -> None:
-    assert turnlog("delete", "parcel", "--yes", "--json").json["erasure"] == "unsupported"
+def test_a_sweep_of_the_database_of_a_host_is_done(turnlog: Turnlog, host: None) -> None:
+    result = turnlog("sweep", "--json")
+
+    assert (result.status, result.json["pending"], result.json["erasure"]) == (0, 0, "done")
 
 
-def test_a_sweep_of_a_store_that_cannot_erase_says_so_with_status_5(turnlog: Turnlog, host: None) -> None:
-    result = turnlog("sweep")
+def test_a_host_is_read_when_its_rows_were_caught_up(turnlog: Turnlog, host: None) -> None:
+    turnlog("sweep")
 
-    assert (result.status, "Nothing was erased" in result.out) == (5, True)
+    assert [row["id"] for row in turnlog("sessions", "--json").json] == ["parcel"]
+    assert turnlog("delete", "parcel", "--yes").status == 0
+    assert turnlog("sessions", "--json").json == []
 
 
 def test_a_sweep_deletes_what_has_expired_and_nothing_else(

@@ -113,6 +113,7 @@ def test_a_folder_that_does_not_exist_cannot_get_a_database(turnlog: Turnlog, tm
 def test_an_empty_file_becomes_a_database_by_an_import_only(turnlog: Turnlog, database: Path) -> None:
     database.touch()
 
+    assert "it is empty" in turnlog("sessions").err
     assert turnlog("sessions").status == 5
     assert turnlog("import", AIRLINE).status == 0
 

@@ -30,7 +30,14 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
     "Start": (about.demo, about.version, writing.import_),
     "Read": (reading.sessions, reading.log, reading.view, reading.search, reading.export),
     "Compact": (writing.compact, writing.strategies),
-    "End of a session": (ending.extend, ending.hold, ending.release, ending.delete, ending.sweep),
+    "End of a session": (
+        ending.extend,
+        ending.hold,
+        ending.holds,
+        ending.release,
+        ending.delete,
+        ending.sweep,
+    ),
     "Backup": (copying.backup, copying.restore, copying.erasures),
 }
 

@@ -92,10 +92,12 @@ def _opened(
         "SQLITE_DBNAME": _uri(path, mode),
         "CREATE_TABLE": "no" if mode == "mode=ro" else "yes",
     }
-    if "turnlog_sessions" not in tables:
+    if "turnlog_event_ids" not in tables:
         if "stored_events" in tables:  # a host's application with a recorder that keeps no rows of ours
             env["APPLICATION_RECORDER_TOPIC"] = _PLAIN_RECORDER
         elif tables or not create:
+            if path.stat().st_size == 0:
+                raise UnusableDatabaseError(path, "it is empty, nothing was ever written to it")
             raise ForeignDatabaseError(path)
     if mode == "mode=ro" and _is_backup(path):
         raise UnusableDatabaseError(path, "it is a backup, of which `turnlog restore` makes a database")

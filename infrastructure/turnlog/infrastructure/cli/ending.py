@@ -5,19 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rich.table import Table
+
 from turnlog.application import SessionDetails, SessionService
-from turnlog.application.erasing import Deletion, ErasureUnsupportedError, Sweep
+from turnlog.application.erasing import Deletion, Sweep
 from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
-from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
+from turnlog.infrastructure.cli.output import console, one_line, print_table, visible, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
-
-_CANNOT_ERASE = (
-    "this database is written by an application whose recorder cannot overwrite stored events. "
-    "Erase it with the means of that application."
-)
 
 
 def extend_session(
@@ -67,6 +64,31 @@ def hold_session(settings: Settings, given: str, *, reason: str, by: str) -> int
     return Status.DONE
 
 
+def show_holds(settings: Settings, given: str) -> int:
+    """List the legal holds that are on."""
+    with database.reading(settings.database) as service:
+        session_id = database.session_id(service, given)
+        holds = service.holds(session_id)
+    if settings.json:
+        write_json(
+            [
+                {"placed_at": one.placed_at, "time": one.time.isoformat(), "by": one.by, "reason": one.reason}
+                for one in holds
+            ]
+        )
+        return Status.DONE
+    if not holds:
+        console().print(f"No legal hold is on session {one_line(session_id)}.", soft_wrap=True)
+        return Status.DONE
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("Version", "Placed (UTC)", "By", "Reason"):
+        table.add_column(name)
+    for one in holds:
+        table.add_row(f"{one.placed_at}", minute(one.time), one_line(one.by), one_line(one.reason))
+    print_table(table)
+    return Status.DONE
+
+
 def release_session(settings: Settings, given: str, *, by: str, placed_at: int | None) -> int:
     """Release a legal hold of a session."""
     with database.changing(settings.database) as service:
@@ -88,10 +110,7 @@ def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
             raise CommandUsageError(
                 f"This would delete session {session_id!r} with {version:,} events. Add --yes to do it."
             )
-        try:
-            deletion = service.delete(session_id)
-        except ErasureUnsupportedError:  # the session is deleted all the same
-            deletion = Deletion(session_id, version + 1, "unsupported", _CANNOT_ERASE)
+        deletion = service.delete(session_id)
     if settings.json:
         write_json({"deleted": session_id, "erasure": deletion.erasure, "reason": deletion.reason})
     else:
@@ -103,11 +122,8 @@ def sweep_sessions(settings: Settings, *, purge_days: int) -> int:
     """Delete what expired and clear away what was deleted; not status 0 while an erasure is pending."""
     with database.changing(settings.database) as service:
         expired = service.delete_expired(datetime.now(UTC))
-        try:
-            swept = service.sweep(timedelta(days=purge_days))
-        except ErasureUnsupportedError:
-            swept = None
-    erasure = "unsupported" if swept is None else "pending" if swept.pending else "done"
+        swept = service.sweep(timedelta(days=purge_days))
+    erasure = "pending" if swept.pending else "done"
     if settings.json:
         write_json(_sweep_data(expired, swept, erasure))
     else:
@@ -123,27 +139,20 @@ def _details(service: SessionService, session_id: str) -> SessionDetails:
 
 
 def _status_of(erasure: str) -> Status:
-    return {"done": Status.DONE, "pending": Status.CONFLICT}.get(erasure, Status.BAD_INPUT)
+    return Status.CONFLICT if erasure == "pending" else Status.DONE
 
 
 def _deletion_text(settings: Settings, deletion: Deletion) -> str:
     deleted = f"Deleted session {one_line(deletion.session_id)}"
     reason = visible(deletion.reason or "")
-    match deletion.erasure:
-        case "done":
-            return f"{deleted}. Nothing of it is left in {visible(str(settings.database))}."
-        case "pending":
-            return f"{deleted}, but its erasure is pending. {reason}\n`turnlog sweep` completes it."
-        case _:
-            return f"{deleted} for every reader, but its content is still stored: {reason}"
+    if deletion.erasure == "pending":
+        return f"{deleted}, but its erasure is pending. {reason}\n`turnlog sweep` completes it."
+    return f"{deleted}. Nothing of it is left in {visible(str(settings.database))}."
 
 
-def _print_sweep(expired: int, swept: Sweep | None, purge_days: int) -> None:
+def _print_sweep(expired: int, swept: Sweep, purge_days: int) -> None:
     out = console()
     out.print(f"Expired sessions deleted:    {expired:>7,}")
-    if swept is None:
-        out.print(f"Nothing was erased: {_CANNOT_ERASE}", soft_wrap=True)
-        return
     out.print(f"Pending erasures completed:  {swept.completed:>7,}")
     out.print(
         f"Erased events removed:       {swept.purged:>7,}  (of sessions deleted over {purge_days} days ago)"
@@ -154,12 +163,12 @@ def _print_sweep(expired: int, swept: Sweep | None, purge_days: int) -> None:
         out.print(visible(swept.reason), soft_wrap=True)
 
 
-def _sweep_data(expired: int, swept: Sweep | None, erasure: str) -> dict[str, Any]:
+def _sweep_data(expired: int, swept: Sweep, erasure: str) -> dict[str, Any]:
     return {
         "expired": expired,
-        "completed": swept.completed if swept else 0,
-        "purged": swept.purged if swept else 0,
-        "pending": swept.pending if swept else None,
+        "completed": swept.completed,
+        "purged": swept.purged,
+        "pending": swept.pending,
         "erasure": erasure,
-        "reason": swept.reason if swept else _CANNOT_ERASE,
+        "reason": swept.reason,
     }

@@ -1,6 +1,7 @@
 """turnlog on SQLite: rows about sessions, written in the transaction of the events."""
 
 from turnlog.infrastructure.sqlite.backup import restore
+from turnlog.infrastructure.sqlite.plain import plain_aids
 from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder, has_session_rows
 from turnlog.infrastructure.sqlite.secure import SecureConnectionPool
 
@@ -9,5 +10,6 @@ __all__ = [
     "SessionRows",
     "SqliteSessionRecorder",
     "has_session_rows",
+    "plain_aids",
     "restore",
 ]

@@ -119,6 +119,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def holds(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:
+    """Whether the session has a row."""
+    cursor.execute("SELECT 1 FROM turnlog_sessions WHERE aggregate_id = ?", (aggregate_id.bytes,))
+    return cursor.fetchone() is not None
+
+
 def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
     """Open or move on the row of one session by these events of its stream."""
     key = aggregate_id.bytes

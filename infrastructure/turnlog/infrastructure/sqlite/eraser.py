@@ -21,6 +21,7 @@ from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import EventErased, SessionDeleted
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
+from turnlog.infrastructure.sqlite.secure import writing
 
 CREATE = (
     """
@@ -34,6 +35,10 @@ CREATE = (
     )
     """,
 )
+
+DONE: Final = 0
+COPIES: Final = 1
+"""Overwritten; old copies may be left in the index and the write-ahead log."""
 
 _READER: Final = (
     "Another connection still reads an older state of the database, so copies may be left in its "
@@ -72,9 +77,29 @@ def overwrite(
     )
     if _changes(cursor) - before != tombstone.originator_version:
         raise ProgrammingError("The session to be deleted is not stored as a whole: nothing was erased.")
+
+
+def remember(cursor: SQLiteCursor, tombstone: SessionDeleted, pending: int = COPIES) -> None:
+    """Remember the deletion, and what is still to be done for it."""
+    at = (tombstone.timestamp - _EPOCH) // _MICROSECOND
     cursor.execute(
-        "INSERT INTO turnlog_erasures (originator_id, deleted_at, version) VALUES (?, ?, ?)",
-        (stored_id, (tombstone.timestamp - _EPOCH) // _MICROSECOND, tombstone.originator_version),
+        "INSERT INTO turnlog_erasures (originator_id, deleted_at, version, pending) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (originator_id) DO UPDATE SET pending = excluded.pending",
+        (stored_form(tombstone.originator_id), at, tombstone.originator_version, pending),
+    )
+
+
+def with_state(cursor: SQLiteCursor, pending: int) -> list[str]:
+    """The streams of which this is still to be done."""
+    cursor.execute("SELECT originator_id FROM turnlog_erasures WHERE pending = ?", (pending,))
+    return [row[0] for row in cursor.fetchall()]
+
+
+def change_state(cursor: SQLiteCursor, stored_ids: Iterable[str], pending: int) -> None:
+    """Say of these streams what is still to be done."""
+    cursor.executemany(
+        "UPDATE turnlog_erasures SET pending = ? WHERE originator_id = ?",
+        ((pending, stored_id) for stored_id in stored_ids),
     )
 
 
@@ -90,6 +115,25 @@ def refuse_purged(cursor: SQLiteCursor, originator_id: object) -> None:
     )
     if cursor.fetchone() is not None:
         raise IntegrityError("The session was deleted.")
+
+
+def write_anew(cursor: SQLiteCursor, events_table: str, purged: str = _PURGED) -> None:
+    """Write all rows but the purged ones in their order into the emptied table, each under its row id."""
+    cursor.execute(f"PRAGMA table_info({events_table})")
+    columns = ", ".join(f'"{row["name"]}"' for row in cursor.fetchall())
+    kept = "turnlog_kept_events"
+    cursor.execute(f"CREATE TABLE {kept} (notification INTEGER PRIMARY KEY, {columns})")
+    cursor.execute(
+        f"INSERT INTO {kept} SELECT rowid, {columns} FROM {events_table} "  # noqa: S608 - the recorder's table
+        f"WHERE NOT ({purged}) ORDER BY rowid",
+        (EventErased.TOPIC,),
+    )
+    cursor.execute(f"DELETE FROM {events_table}")  # noqa: S608 - the recorder's table
+    cursor.execute(
+        f"INSERT INTO {events_table} (rowid, {columns}) "  # noqa: S608 - the recorder's table
+        f"SELECT notification, {columns} FROM {kept} ORDER BY notification"
+    )
+    cursor.execute(f"DROP TABLE {kept}")
 
 
 def stored_form(originator_id: object) -> str:
@@ -118,34 +162,33 @@ class SqliteEraser(SessionEraser):
         The latter is tried again while others read, within the busy timeout.
         """
         with storage_errors():
-            newest = self._newest_pending()
-            if newest is None:
+            with self._datastore.transaction(commit=False) as cursor:
+                overwritten = with_state(cursor, COPIES)
+            if not overwritten:
                 return None
             if self._index is not None:
-                with self._datastore.transaction(commit=True) as cursor:
-                    self._index.rewrite(cursor)
+                with writing(self._datastore) as cursor:
+                    self._index.rewrite(cursor, map(UUID, overwritten))
             patience = self._datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
             deadline = time.monotonic() + patience
             while not self._empty_log():
                 if time.monotonic() >= deadline:
                     return _READER
                 time.sleep(0.02)
-            with self._datastore.transaction(commit=True) as cursor:
-                cursor.execute(
-                    "UPDATE turnlog_erasures SET pending = 0 WHERE pending = 1 AND position <= ?", (newest,)
-                )
+            with writing(self._datastore) as cursor:
+                change_state(cursor, overwritten, DONE)
         return None
 
     def pending(self) -> int:
         """How many sessions were overwritten and not scrubbed."""
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            cursor.execute("SELECT count(*) FROM turnlog_erasures WHERE pending = 1")
+            cursor.execute("SELECT count(*) FROM turnlog_erasures WHERE pending > 0")
             return int(cursor.fetchone()[0])
 
     def purge(self, before: datetime) -> int:
         """Remove the stubs, by writing the table of events anew; its cost is that of the whole table."""
         at = (before - _EPOCH) // _MICROSECOND
-        with storage_errors(), self._datastore.transaction(commit=True) as cursor:
+        with writing(self._datastore) as cursor:
             cursor.execute(
                 "UPDATE turnlog_erasures SET purged = 1 WHERE purged = 0 AND deleted_at <= ?", (at,)
             )
@@ -155,26 +198,8 @@ class SqliteEraser(SessionEraser):
             )
             purged = int(cursor.fetchone()[0])
             if purged:
-                self._write_anew(cursor)
+                write_anew(cursor, self._events, self._purged)
         return purged
-
-    def _write_anew(self, cursor: SQLiteCursor) -> None:
-        """Write all rows but the purged ones in their order into the emptied table, each under its row id."""
-        cursor.execute(f"PRAGMA table_info({self._events})")
-        columns = ", ".join(f'"{row["name"]}"' for row in cursor.fetchall())
-        kept = "turnlog_kept_events"
-        cursor.execute(f"CREATE TABLE {kept} (notification INTEGER PRIMARY KEY, {columns})")
-        cursor.execute(
-            f"INSERT INTO {kept} SELECT rowid, {columns} FROM {self._events} "  # noqa: S608 - the recorder's table
-            f"WHERE NOT ({self._purged}) ORDER BY rowid",
-            (EventErased.TOPIC,),
-        )
-        cursor.execute(f"DELETE FROM {self._events}")  # noqa: S608 - the recorder's table
-        cursor.execute(
-            f"INSERT INTO {self._events} (rowid, {columns}) "  # noqa: S608 - the recorder's table
-            f"SELECT notification, {columns} FROM {kept} ORDER BY notification"
-        )
-        cursor.execute(f"DROP TABLE {kept}")
 
     def erased(self) -> Iterable[Erased]:
         """Every session that was erased from this file."""
@@ -183,12 +208,6 @@ class SqliteEraser(SessionEraser):
             return [
                 Erased(UUID(row[0]), _EPOCH + timedelta(microseconds=row[1])) for row in cursor.fetchall()
             ]
-
-    def _newest_pending(self) -> int | None:
-        with self._datastore.transaction(commit=False) as cursor:
-            cursor.execute("SELECT max(position) FROM turnlog_erasures WHERE pending = 1")
-            position = cursor.fetchone()[0]
-        return None if position is None else int(position)
 
     def _empty_log(self) -> bool:
         """Write the log back and truncate it; False while a reader or a writer elsewhere is in the way.

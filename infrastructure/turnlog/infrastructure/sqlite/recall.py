@@ -1,10 +1,11 @@
-"""The index of what was said, as a full-text table of SQLite.
+"""The index of what was said, as full-text tables of SQLite.
 
-The table holds no text, only which trigrams each message has (contentless, `detail=none`), so what it finds
-are candidates that are checked against the log. A message's row id is the position of its session in the
-directory and its version: a session is one range of row ids, and a search in it hardly depends on how many
-others there are. Messages are indexed in batches, in the transaction of a write; what stands behind the
-mark is not indexed yet, and every search takes it as candidates.
+They hold no text, only which trigrams each message has (contentless, `detail=none`), so what they find are
+candidates that are checked against the log. A message's row id is the position of its session in the
+directory and its version, and each session is in one of `PARTS` tables: a session is one range of row ids in
+a small table, a search in it does not depend on how many others there are, and when it is deleted one part
+is written anew. Messages are indexed in batches, in the transaction of a write; what stands behind the mark
+is not indexed yet, and every search takes it as candidates.
 """
 
 from __future__ import annotations
@@ -31,11 +32,20 @@ MAX_LAG: Final = 128
 MAX_INDEXED: Final = 200_000
 """Characters of a message that are indexed. A longer one is a candidate of every search."""
 
-_RULE: Final = 1
-"""Which form of the texts is indexed. With another one the index is built anew.
+PARTS: Final = 32
+"""Tables of the index; each is made when its first message is indexed."""
+
+_NEIGHBOURS: Final = 4
+"""Sessions that were created one after the other and share a part: they are often written to at one time."""
+
+_RULE: Final = 2
+"""Which form of the texts is indexed, and where. With another one the index is built anew.
 
 A new Unicode version changes nothing: the forms of characters that exist are stable.
 """
+
+_LONG_SESSION: Final = 500
+"""Events from which on it is worth asking whether the rest of a part is shorter."""
 
 _LONG: Final = "\ue000\ue001\ue002"
 """The trigram of messages that are longer than what is indexed."""
@@ -46,10 +56,16 @@ _PAGE: Final = 500
 _RANGES: Final = 16
 """Sessions that are searched one by one; of more of them the hits are taken out of those of the store."""
 
+TABLE = """
+    CREATE VIRTUAL TABLE turnlog_recall_{part} USING fts5(
+        text, content = '', detail = none, columnsize = 0, tokenize = 'trigram case_sensitive 1'
+    )
+"""
+
 CREATE = (
     """
-    CREATE VIRTUAL TABLE IF NOT EXISTS turnlog_recall USING fts5(
-        text, content = '', detail = none, columnsize = 0, tokenize = 'trigram case_sensitive 1'
+    CREATE TABLE IF NOT EXISTS turnlog_recall_parts (
+        part INTEGER PRIMARY KEY
     )
     """,
     """
@@ -72,7 +88,7 @@ def is_supported() -> bool:
     """Whether this SQLite has FTS5 with trigrams, and JSON."""
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
-            connection.execute(CREATE[0])
+            connection.execute(TABLE.format(part=0))
             connection.execute("SELECT value FROM json_each('[]')")
         except sqlite3.OperationalError:
             return False
@@ -87,26 +103,30 @@ class SqliteRecallIndex:
         self._mapper = mapper
         self._events = events_table
 
-    def follow(self, cursor: SQLiteCursor, notification_ids: Sequence[int]) -> None:
-        """Index what is due behind a write of these events, in its transaction.
+    def is_due(self, cursor: SQLiteCursor, newest: int) -> bool:
+        """Whether more events than may be are not indexed, when this is the row id of the newest one."""
+        mark = self._mark(cursor)
+        return newest - (mark or 0) > MAX_LAG or (mark is None and newest > 0)
+
+    def follow(self, cursor: SQLiteCursor, newest: int, written: int) -> None:
+        """Index what is due up to this row id, behind a write of so many events, in its transaction.
 
         After it at most `MAX_LAG` events are not indexed. Where an index is far behind, as after a change of
         its rule, a write catches up with a bounded part of that.
         """
-        newest = notification_ids[-1]
         mark = self._mark(cursor)
         if mark is not None and newest - mark <= MAX_LAG:
             return
         if mark is None:
-            cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('delete-all')")
+            _empty(cursor, _parts(cursor))
         rows = self._rows(
             cursor,
             "rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
-            (mark or 0, newest, 4 * MAX_LAG + 2 * len(notification_ids)),
+            (mark or 0, newest, 4 * MAX_LAG + 2 * written),
         )
-        cursor.executemany(
-            "INSERT INTO turnlog_recall (rowid, text) VALUES (?, ?)", self._documents(cursor, rows)
-        )
+        if not rows:
+            return
+        _insert(cursor, self._documents(cursor, rows))
         last = rows[-1]
         cursor.execute(
             "INSERT OR REPLACE INTO turnlog_recall_mark VALUES (1, ?, ?, ?, ?)",
@@ -127,28 +147,65 @@ class SqliteRecallIndex:
         what it held.
         """
         mark = self._mark(cursor)
+        position = _position(cursor, aggregate_id)
         if mark is None:  # nothing says what it holds, and it is built anew anyway
-            cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('delete-all')")
-            return
+            _empty(cursor, _parts(cursor))
+        elif position is not None and _part(position) in _parts(cursor):
+            others = self._others(cursor, position) if versions is None else None
+            if others is not None:
+                self._build_anew(cursor, position, others, mark)
+            else:
+                self._remove(cursor, aggregate_id, versions, mark)
+        if rewrite:
+            self.rewrite(cursor, [aggregate_id])
+
+    def rewrite(self, cursor: SQLiteCursor, aggregate_ids: Iterable[UUID]) -> None:
+        """Write the parts of these sessions anew without what was removed from them, once for many removals.
+
+        FTS5 could do that by itself (`secure-delete`), at a hundred times the cost for a long session.
+        """
+        positions = (_position(cursor, aggregate_id) for aggregate_id in aggregate_ids)
+        touched = {_part(position) for position in positions if position is not None}
+        for part in touched & _parts(cursor):
+            cursor.execute(_command(part), ("optimize",))
+
+    def _remove(
+        self, cursor: SQLiteCursor, aggregate_id: UUID, versions: Collection[int] | None, mark: int
+    ) -> None:
+        """Tell the index which messages to forget."""
         for rows in self._stream(cursor, aggregate_id):
             held = [
                 row
                 for row in rows
                 if row["rowid"] <= mark and (versions is None or row["originator_version"] in versions)
             ]
-            cursor.executemany(
-                "INSERT INTO turnlog_recall (turnlog_recall, rowid, text) VALUES ('delete', ?, ?)",
-                self._documents(cursor, held),
-            )
-        if rewrite:
-            self.rewrite(cursor)
+            for part, documents in _by_part(self._documents(cursor, held)).items():
+                table = f"turnlog_recall_{part}"
+                cursor.executemany(
+                    f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', ?, ?)",  # noqa: S608 - a number
+                    documents,
+                )
 
-    def rewrite(self, cursor: SQLiteCursor) -> None:
-        """Write the index anew without what was removed from it, once for many removals.
+    def _others(self, cursor: SQLiteCursor, position: int) -> list[UUID] | None:
+        """The other sessions of its part, None where they have more messages than this one."""
+        cursor.execute("SELECT version FROM turnlog_sessions WHERE position = ?", (position,))
+        most = int(cursor.fetchone()[0])
+        if most < _LONG_SESSION:
+            return None
+        cursor.execute(
+            "SELECT aggregate_id, messages FROM turnlog_sessions "
+            "WHERE deleted = 0 AND position / ? % ? = ? AND position <> ?",
+            (_NEIGHBOURS, PARTS, _part(position), position),
+        )
+        rows = cursor.fetchall()
+        return [UUID(bytes=row[0]) for row in rows] if sum(row[1] for row in rows) <= most else None
 
-        FTS5 could do that by itself (`secure-delete`), at a hundred times the cost for a long session.
-        """
-        cursor.execute("INSERT INTO turnlog_recall (turnlog_recall) VALUES ('optimize')")
+    def _build_anew(self, cursor: SQLiteCursor, position: int, others: Iterable[UUID], mark: int) -> None:
+        """Empty the part of this session and index the others anew, which takes less where they are short."""
+        _empty(cursor, [_part(position)])
+        for aggregate_id in others:
+            for rows in self._stream(cursor, aggregate_id):
+                _insert(cursor, self._documents(cursor, [row for row in rows if row["rowid"] <= mark]))
 
     def candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery
@@ -266,26 +323,74 @@ class SqliteRecallIndex:
         return aggregate_id.hex if self._datastore.originator_id_type == "uuid" else str(aggregate_id)
 
 
+def narrows(query: EventQuery) -> bool:
+    """Whether the index is of use for this query."""
+    return _expression(query) is not None
+
+
 def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[int]:
     """The row ids of these sessions that the index finds."""
-    if not positions:
-        return
-    if len(positions) <= _RANGES:
-        spans = [(position, position) for position in positions]
-        chosen = ""
-    else:
-        spans = [(min(positions), max(positions))]
-        chosen = "AND (rowid >> ?) IN (SELECT value FROM json_each(?))"
-    for first, last in spans:
-        values = [expression, first << _VERSION_BITS, (last + 1 << _VERSION_BITS) - 1]
-        if chosen:
-            values += [_VERSION_BITS, json.dumps(list(positions))]
-        cursor.execute(
-            "SELECT rowid FROM turnlog_recall "  # noqa: S608 - no value is put into it
-            f"WHERE turnlog_recall MATCH ? AND rowid BETWEEN ? AND ? {chosen}",
-            values,
+    by_part: dict[int, list[int]] = {}
+    for position in positions:
+        by_part.setdefault(_part(position), []).append(position)
+    for part in sorted(by_part.keys() & _parts(cursor)):
+        held = by_part[part]
+        if len(positions) <= _RANGES:
+            spans = [(position, position) for position in held]
+            chosen = ""
+        else:
+            spans = [(min(held), max(held))]
+            chosen = "AND (rowid >> ?) IN (SELECT value FROM json_each(?))"
+        for first, last in spans:
+            values = [expression, first << _VERSION_BITS, (last + 1 << _VERSION_BITS) - 1]
+            if chosen:
+                values += [_VERSION_BITS, json.dumps(held)]
+            cursor.execute(
+                f"SELECT rowid FROM turnlog_recall_{part} "  # noqa: S608 - no value is put into it
+                f"WHERE turnlog_recall_{part} MATCH ? AND rowid BETWEEN ? AND ? {chosen}",
+                values,
+            )
+            yield from (row[0] for row in cursor.fetchall())
+
+
+def _insert(cursor: SQLiteCursor, documents: Iterable[tuple[int, str]]) -> None:
+    """Index the documents, each in the part of its session, which is made if it has to be."""
+    parts = _by_part(documents)
+    for part in sorted(parts.keys() - _parts(cursor)):
+        cursor.execute(TABLE.format(part=part))
+        cursor.execute("INSERT INTO turnlog_recall_parts VALUES (?)", (part,))
+    for part, held in parts.items():
+        cursor.executemany(
+            f"INSERT INTO turnlog_recall_{part} (rowid, text) VALUES (?, ?)",  # noqa: S608 - a number
+            held,
         )
-        yield from (row[0] for row in cursor.fetchall())
+
+
+def _empty(cursor: SQLiteCursor, parts: Iterable[int]) -> None:
+    for part in parts:
+        cursor.execute(_command(part), ("delete-all",))
+
+
+def _command(part: int) -> str:
+    return f"INSERT INTO turnlog_recall_{part} (turnlog_recall_{part}) VALUES (?)"  # noqa: S608 - a number
+
+
+def _parts(cursor: SQLiteCursor) -> frozenset[int]:
+    """The tables of the index that there are."""
+    cursor.execute("SELECT part FROM turnlog_recall_parts")
+    return frozenset(row[0] for row in cursor.fetchall())
+
+
+def _part(position: int) -> int:
+    return position // _NEIGHBOURS % PARTS
+
+
+def _by_part(documents: Iterable[tuple[int, str]]) -> Mapping[int, list[tuple[int, str]]]:
+    """The documents by the part of the index that they belong to."""
+    parts: dict[int, list[tuple[int, str]]] = {}
+    for document in documents:
+        parts.setdefault(_part(document[0] >> _VERSION_BITS), []).append(document)
+    return parts
 
 
 def _position(cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:

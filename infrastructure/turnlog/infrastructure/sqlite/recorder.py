@@ -17,14 +17,12 @@ from eventsourcing.sqlite import (
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, SessionRowsRecorder
-from turnlog.application.storage import storage_errors
-from turnlog.domain.errors import StorageError
-from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
+from turnlog.application.storage import storage_errors, unlocked
+from turnlog.domain.events import SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
-from turnlog.infrastructure.sqlite.secure import secure
-
-_OUR_TOPICS = "turnlog.domain.events:"
+from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
+from turnlog.infrastructure.sqlite.secure import secure, writing
 
 if TYPE_CHECKING:
     _RecorderBehind = SQLiteApplicationRecorder
@@ -40,13 +38,16 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     """
 
     _mapper: Mapper[Any] | None = None
+    _lacks_rows = False
 
     def __init__(self, datastore: SQLiteDatastore, *args: Any, **kwargs: Any) -> None:
         secure(datastore)
         super().__init__(datastore, *args, **kwargs)
 
     def bind(self, mapper: Mapper[Any]) -> None:
-        """Read stored events through this mapper from now on."""
+        """Read stored events through this mapper from now on; make the rows that a store lacks."""
+        if self._lacks_rows:
+            unlocked(lambda: self._make_rows(mapper))
         self._mapper = mapper
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
@@ -80,20 +81,25 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
             raise BackupError(f"The database could not be copied ({error}). Nothing was written.") from error
 
     def create_table(self) -> None:
-        """Create what is missing; `StorageError` where sessions were written without rows before."""
+        """Create what is missing. Rows about sessions that were stored without them are made by `bind`."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            tables = _tables(cursor)
-            if self.events_table_name in tables and not _has_rows(tables):
+            names = tables(cursor)
+            if self.events_table_name in names and not _has_rows(names):
                 cursor.execute(
                     f"SELECT 1 FROM {self.events_table_name} WHERE topic LIKE ? LIMIT 1",  # noqa: S608 - its own table
-                    (f"{_OUR_TOPICS}%",),
+                    (f"{OUR_TOPICS}%",),
                 )
-                if cursor.fetchone() is not None:
-                    raise StorageError(
-                        "This database holds sessions that were written without rows about them: go on with "
-                        "the recorder that wrote them, or export the sessions and import them into a new one."
-                    )
-        super().create_table()
+                self._lacks_rows = cursor.fetchone() is not None
+        if not self._lacks_rows:
+            super().create_table()
+
+    def _make_rows(self, mapper: Mapper[Any]) -> None:
+        """Make the rows about what is stored, all or none; another process may be first."""
+        with writing(self.datastore) as cursor:
+            if not _has_rows(tables(cursor)):
+                self._create_table(cursor)
+                CaughtUpRows(self, mapper).make_all(cursor)
+        self._lacks_rows = False
 
     def construct_create_table_statements(self) -> list[str]:
         """The recorder's own tables, and the ones of the rows."""
@@ -104,7 +110,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def _insert_events(
         self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        streams = _by_stream(self._stream_events(stored_events))
+        streams = by_stream(self._stream_events(stored_events))
         ids = super()._insert_events(c, stored_events, **kwargs)
         for aggregate_id, events in streams.items():
             if events[0].originator_version > 0:
@@ -114,7 +120,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
             if isinstance(events[-1], SessionDeleted):
                 self._remove(c, aggregate_id, events[-1])
         if ids and (index := self.recall):
-            index.follow(c, ids)
+            index.follow(c, ids[-1], len(ids))
         return ids
 
     def _remove(self, c: SQLiteCursor, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
@@ -124,10 +130,11 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         ledger.remove(c, aggregate_id)
         if self._mapper is not None and not tombstone.keeps_content:
             eraser.overwrite(c, self.events_table_name, self._mapper, tombstone)
+            eraser.remember(c, tombstone)
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:
-            if stored.topic.startswith(_OUR_TOPICS):
+            if stored.topic.startswith(OUR_TOPICS):
                 if self._mapper is None:
                     raise ProgrammingError(
                         "This recorder keeps rows about sessions, but no mapper is bound to it: "
@@ -148,21 +155,9 @@ def has_session_rows(recorder: object) -> bool:
     if not isinstance(recorder, SQLiteApplicationRecorder):
         return False
     with storage_errors(), recorder.datastore.transaction(commit=False) as cursor:
-        return _has_rows(_tables(cursor))
+        return _has_rows(tables(cursor))
 
 
-def _has_rows(tables: Collection[str]) -> bool:
+def _has_rows(names: Collection[str]) -> bool:
     """Whether these tables are those of a store with rows about sessions."""
-    return "turnlog_sessions" in tables
-
-
-def _tables(cursor: SQLiteCursor) -> frozenset[str]:
-    cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    return frozenset(row[0] for row in cursor.fetchall())
-
-
-def _by_stream(events: Iterator[StreamEvent]) -> dict[UUID, list[StreamEvent]]:
-    streams: dict[UUID, list[StreamEvent]] = {}
-    for event in events:
-        streams.setdefault(as_uuid(event.originator_id), []).append(event)
-    return streams
+    return "turnlog_event_ids" in names

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager
 
 from eventsourcing.persistence import DatabaseError, OperationalError, ProgrammingError
 from eventsourcing.sqlite import (
     SQLITE3_DEFAULT_LOCK_TIMEOUT,
     SQLiteConnection,
     SQLiteConnectionPool,
+    SQLiteCursor,
     SQLiteDatastore,
 )
+
+from turnlog.application.storage import storage_errors
 
 
 class SecureConnectionPool(SQLiteConnectionPool):
@@ -61,3 +65,40 @@ def secure(datastore: SQLiteDatastore) -> None:
         pre_ping=pool.pre_ping,
     )
     pool.close()
+
+
+@contextmanager
+def writing(datastore: SQLiteDatastore) -> Generator[SQLiteCursor]:
+    """A transaction that alone may write from its beginning, and leaves no copies of what it overwrites.
+
+    What it reads is the newest state.
+    """
+    with storage_errors(), datastore.transaction(commit=True) as cursor:
+        cursor.execute("PRAGMA secure_delete = ON")
+        take_the_lock(cursor)
+        yield cursor
+
+
+def take_the_lock(cursor: SQLiteCursor) -> None:
+    """Begin the transaction anew, as one in which nobody else writes; others are waited for.
+
+    A transaction that has read something cannot wait: SQLite refuses it when somebody else wrote.
+    """
+    cursor.execute("ROLLBACK")
+    cursor.execute("BEGIN IMMEDIATE")
+
+
+def may_be_in_first_page(rows: Iterable[tuple[object, int]], page_size: int, wanted: object) -> bool:
+    """Whether one of these streams' first rows, given with their sizes, may have been in the first page.
+
+    A row that is too long for a page leaves at least so much in it as `least` says.
+    """
+    most, least = page_size - 35, (page_size - 12) * 32 // 255 - 23
+    taken = 0
+    for stream, size in rows:
+        if stream == wanted:
+            return True
+        taken += size if size <= most else least
+        if taken >= page_size:
+            return False
+    return False

@@ -49,6 +49,13 @@ def hold(
     return hold_session(settings_of(context, db, as_json), session, reason=reason, by=by)
 
 
+def holds(context: typer.Context, session: SessionId, db: Database = None, as_json: Json = False) -> int:
+    """List the legal holds that are on."""
+    from turnlog.infrastructure.cli.ending import show_holds
+
+    return show_holds(settings_of(context, db, as_json), session)
+
+
 def release(
     context: typer.Context,
     session: SessionId,

@@ -1,0 +1,198 @@
+"""Erasing deleted sessions behind `eventsourcing-sqlalchemy`: stubs over their events, then cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import PersistenceError, ProgrammingError
+from eventsourcing_sqlalchemy.recorders import SQLAlchemyApplicationRecorder
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    Uuid,
+    bindparam,
+    func,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from turnlog.application.erasing import Erased, SessionEraser
+from turnlog.application.storage import storage_errors
+from turnlog.domain.events import EventErased, SessionDeleted
+from turnlog.infrastructure.sqlalchemy.cleaning import Cleaner
+
+DONE: Final = 0
+COPIES: Final = 1
+"""Overwritten; old copies may be left."""
+MORE: Final = 2
+"""Overwritten; old copies may be left where only a rewriting reaches."""
+
+_UNCOMMITTED: Final = (
+    "The session was deleted in a transaction of the application's own: commit it, then run a sweep."
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class SqlalchemyEraser(SessionEraser):
+    """Overwrites deleted sessions behind the write of their tombstone.
+
+    On an application that shares its own scoped session, overwriting is part of its transaction; what is
+    left to do then, a sweep does.
+    """
+
+    def __init__(
+        self, recorder: SQLAlchemyApplicationRecorder, app: Application[UUID], cleaner: Cleaner
+    ) -> None:
+        self._recorder = recorder
+        self._datastore = recorder.datastore
+        self._is_scoped = vars(recorder.datastore)["scoped_session"] is not None
+        self._mapper = app.mapper
+        self._cleaner = cleaner
+        self._events = cast("Table", vars(recorder.events_record_cls)["__table__"])
+        self._erasures = Table(
+            f"{recorder.events_table_name}_erasures",
+            MetaData(schema=recorder.schema_name),
+            Column("position", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+            Column("originator_id", Uuid(), nullable=False, unique=True),
+            Column("deleted_at", BigInteger(), nullable=False),
+            Column("version", BigInteger(), nullable=False),
+            Column("pending", Integer(), nullable=False),
+        )
+
+    def has_table(self, *, create: bool) -> bool:
+        """Whether the table of erasures is there, made now if that is wished."""
+        with _errors():
+            if create:
+                with suppress(DBAPIError):  # another process made it meanwhile, or it may not be made
+                    self._erasures.create(self._engine, checkfirst=True)
+            return inspect(self._engine).has_table(self._erasures.name, schema=self._erasures.schema)
+
+    def erase(self, aggregate_id: UUID) -> None:
+        """Overwrite the events in front of the tombstone."""
+        newest = next(iter(self._recorder.select_events(aggregate_id, desc=True, limit=1)), None)
+        tombstone: object = None if newest is None else self._mapper.to_domain_event(newest)
+        if isinstance(tombstone, SessionDeleted) and not tombstone.keeps_content:
+            with self._transaction() as connection:
+                self._overwrite(connection, aggregate_id, tombstone)
+
+    def scrub(self) -> str | None:
+        """Remove old copies, once the deletions are committed."""
+        with self._transaction(commit=False) as connection:
+            overwritten = self._positions(connection, COPIES, MORE)
+            rewrite = bool(self._positions(connection, MORE))
+        with _errors():
+            if self._is_scoped:
+                with self._engine.connect() as connection:
+                    if set(self._positions(connection, COPIES, MORE)) != set(overwritten):
+                        return _UNCOMMITTED
+            if not overwritten:
+                return None
+            reason = self._cleaner.clean(self._engine, self._events, self._erasures, rewrite=rewrite)
+        if reason is None:
+            with self._transaction() as connection:
+                done = update(self._erasures).where(self._erasures.c.position.in_(overwritten))
+                connection.execute(done.values(pending=DONE))
+        return reason
+
+    def pending(self) -> int:
+        """How many sessions were deleted of which something may be left; what was not overwritten is now."""
+        for aggregate_id in self._not_overwritten():
+            self.erase(aggregate_id)
+        with self._transaction(commit=False) as connection:
+            return len(self._positions(connection, COPIES, MORE))
+
+    def purge(self, before: datetime) -> int:  # noqa: ARG002 - the port's argument
+        """Nothing: this recorder could not refuse a write to a purged stream."""
+        return 0
+
+    def erased(self) -> Iterable[Erased]:
+        """Every session that was erased from this database."""
+        columns = self._erasures.c
+        with self._transaction(commit=False) as connection:
+            wanted = select(columns.originator_id, columns.deleted_at).order_by(columns.position)
+            rows = connection.execute(wanted)
+            return [Erased(row[0], _EPOCH + timedelta(microseconds=row[1])) for row in rows]
+
+    def _overwrite(self, connection: Connection, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
+        of_stream = self._events.c.originator_id == aggregate_id
+        known = select(self._erasures.c.position).where(self._erasures.c.originator_id == aggregate_id)
+        if connection.execute(known).first() is not None:
+            return
+        self._cleaner.begin(connection)
+        more = self._cleaner.leaves_more(connection, self._events, aggregate_id)
+        stubs = [
+            self._mapper.to_stored_event(
+                EventErased(
+                    originator_id=tombstone.originator_id,
+                    originator_version=version,
+                    timestamp=tombstone.timestamp,
+                )
+            )
+            for version in range(tombstone.originator_version)
+        ]
+        connection.execute(
+            update(self._events)
+            .where(of_stream, self._events.c.originator_version == bindparam("place"))
+            .values(topic=bindparam("stub"), state=bindparam("nothing")),
+            [{"place": one.originator_version, "stub": one.topic, "nothing": one.state} for one in stubs],
+        )
+        overwritten = select(func.count()).where(of_stream, self._events.c.topic == EventErased.TOPIC)
+        if connection.execute(overwritten).scalar_one() != tombstone.originator_version:
+            raise ProgrammingError("The session to be deleted is not stored as a whole: nothing was erased.")
+        connection.execute(
+            self._erasures.insert().values(
+                originator_id=aggregate_id,
+                deleted_at=(tombstone.timestamp - _EPOCH) // _MICROSECOND,
+                version=tombstone.originator_version,
+                pending=MORE if more else COPIES,
+            )
+        )
+
+    def _not_overwritten(self) -> list[UUID]:
+        """Streams with a tombstone of which nothing is remembered; those too that keep their content."""
+        events, erasures = self._events.c, self._erasures.c
+        remembered = select(erasures.position).where(erasures.originator_id == events.originator_id)
+        with self._transaction(commit=False) as connection:
+            found = connection.execute(
+                select(events.originator_id).where(events.topic == SessionDeleted.TOPIC, ~remembered.exists())
+            )
+            return [row[0] for row in found]
+
+    def _positions(self, connection: Connection, *pending: int) -> list[int]:
+        wanted = select(self._erasures.c.position).where(self._erasures.c.pending.in_(pending))
+        return [row[0] for row in connection.execute(wanted)]
+
+    @property
+    def _engine(self) -> Engine:
+        bind: Any = self._datastore.engine
+        return bind if isinstance(bind, Engine) else bind.engine
+
+    @contextmanager
+    def _transaction(self, *, commit: bool = True) -> Generator[Connection]:
+        """A transaction of the datastore, or what the application's own session is in."""
+        with _errors(), self._datastore.transaction(commit=commit) as session:
+            yield session.connection()
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Raise what SQLAlchemy says as an error of turnlog."""
+    with storage_errors():
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise PersistenceError(str(error)) from error

@@ -1,0 +1,260 @@
+"""Rows about sessions in a store whose recorder writes none: caught up with the log by whoever asks.
+
+The rows are those that `SessionRows` writes, but for the ledger. How far they got is a tracking row of the
+framework's, moved in the transaction that writes them; each step begins by taking the lock of writers, so
+two processes that catch up at once never apply an event twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent, Tracking
+from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteTrackingRecorder
+
+from turnlog.application.ports import SessionRow
+from turnlog.application.storage import storage_errors, unlocked
+from turnlog.domain.errors import StorageError
+from turnlog.domain.events import (
+    EventErased,
+    EventIdTaken,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+    as_uuid,
+)
+from turnlog.domain.query import EventQuery
+from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
+from turnlog.infrastructure.sqlite.secure import writing
+
+TRACKED_AS: Final = "turnlog.rows"
+"""The name under which the tracking row says how far the rows got."""
+
+OUR_TOPICS: Final = "turnlog.domain.events:"
+
+DUE: Final = 2
+"""Deleted, and not overwritten yet."""
+
+_PAGE: Final = 1000
+
+
+class CaughtUpRows(SQLiteTrackingRecorder):
+    """The rows about the sessions of one recorder without `SessionRows`."""
+
+    def __init__(self, recorder: SQLiteApplicationRecorder, mapper: Mapper[Any]) -> None:
+        super().__init__(recorder.datastore)
+        self._events = recorder.events_table_name
+        self._mapper = mapper
+        self.index = (
+            recall.SqliteRecallIndex(recorder.datastore, mapper, self._events)
+            if recall.is_supported()
+            else None
+        )
+
+    def construct_create_table_statements(self) -> list[str]:
+        """The framework's table of tracking, and those of the rows."""
+        statements = super().construct_create_table_statements()
+        statements += (*directory.CREATE, *eraser.CREATE)
+        return [*statements, *recall.CREATE] if recall.is_supported() else statements
+
+    def has_tables(self) -> bool:
+        """Whether the tables are there."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            return {"tracking", "turnlog_sessions", "turnlog_erasures"} <= tables(cursor)
+
+    def create_table(self) -> None:
+        """Create what is missing; another process may do so at the same time."""
+        try:
+            super().create_table()
+        except IntegrityError:
+            if not self.has_tables():
+                raise
+
+    def catch_up(self, *, index: bool = False) -> None:
+        """Apply what is missing, in the index too if that is asked for."""
+        while self._is_behind(index):
+            unlocked(lambda: self._step(index))
+
+    def catch_up_within(self, cursor: SQLiteCursor) -> None:
+        """Apply all that is missing, in the transaction of the caller, who has the lock of writers."""
+        while self._apply_page(cursor):
+            pass
+
+    def overwrite(self, cursor: SQLiteCursor, stored_id: str, pending: int) -> None:
+        """Overwrite a deleted session and take it out of the index; say what is still to be done then."""
+        cursor.execute(
+            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE originator_id = ? AND originator_version = "
+            "(SELECT version FROM turnlog_erasures AS erasure WHERE erasure.originator_id = ?)",
+            (stored_id, stored_id),
+        )
+        tombstone = self._event(cursor.fetchone())
+        if not isinstance(tombstone, SessionDeleted):
+            raise StorageError("The tombstone of a deleted session is not stored any more: nothing was done.")
+        if self.index is not None:
+            self.index.remove(cursor, as_uuid(tombstone.originator_id), rewrite=False)
+        eraser.overwrite(cursor, self._events, self._mapper, tombstone)
+        eraser.change_state(cursor, [stored_id], pending)
+
+    def make_all(self, cursor: SQLiteCursor) -> None:
+        """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
+
+        What was caught up before is gone on with. Deletions that were not completed are, and the table of
+        events is written anew, so that nothing is left in the places where other connections leave copies.
+        """
+        caught_up = "tracking" in tables(cursor)
+        tracked = (self._max_tracking_id(TRACKED_AS, cursor) or 0) if caught_up else 0
+        last = 0
+        while page := self._page(cursor, last):
+            last = page[-1]["rowid"]
+            for aggregate_id, events in by_stream(map(self._event, page)).items():
+                ledger.insert(cursor, aggregate_id, events)
+                if isinstance(events[-1], SessionDeleted):
+                    ledger.remove(cursor, aggregate_id)
+            missing = (row for row in page if row["rowid"] > tracked)
+            for aggregate_id, events in by_stream(map(self._event, missing)).items():
+                apply(cursor, aggregate_id, events)
+        for stored_id in eraser.with_state(cursor, DUE):
+            self.overwrite(cursor, stored_id, eraser.COPIES)
+        if caught_up:
+            cursor.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
+        eraser.write_anew(cursor, self._events)
+        cursor.execute("UPDATE turnlog_erasures SET pending = ? WHERE pending > 0", (eraser.COPIES,))
+
+    def _is_behind(self, index: bool) -> bool:
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            newest = self._newest(cursor)
+            if (self._max_tracking_id(TRACKED_AS, cursor) or 0) < newest:
+                return True
+            return index and self.index is not None and self.index.is_due(cursor, newest)
+
+    def _step(self, index: bool) -> None:
+        with writing(self.datastore) as cursor:
+            if "turnlog_event_ids" in tables(cursor):
+                raise StorageError(
+                    "Rows about sessions are written by the recorder of another process by now: "
+                    "put SessionRows in front of the recorder here too, and start anew."
+                )
+            self._apply_page(cursor)
+            tracked = self._max_tracking_id(TRACKED_AS, cursor)
+            if index and self.index is not None and tracked is not None:
+                self.index.follow(cursor, tracked, _PAGE)
+
+    def _apply_page(self, cursor: SQLiteCursor) -> bool:
+        """Apply the next events; whether there may be more."""
+        page = self._page(cursor, self._max_tracking_id(TRACKED_AS, cursor) or 0)
+        if not page:
+            return False
+        for aggregate_id, events in by_stream(map(self._event, page)).items():
+            apply(cursor, aggregate_id, events)
+        self._insert_tracking(cursor, Tracking(TRACKED_AS, page[-1]["rowid"]))
+        return len(page) == _PAGE
+
+    def _page(self, cursor: SQLiteCursor, after: int) -> list[Any]:
+        """The next rows of the log."""
+        cursor.execute(
+            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE rowid > ? ORDER BY rowid LIMIT ?",
+            (after, _PAGE),
+        )
+        return list(cursor.fetchall())
+
+    def _newest(self, cursor: SQLiteCursor) -> int:
+        cursor.execute(f"SELECT max(rowid) FROM {self._events}")  # noqa: S608 - the recorder's table
+        return int(cursor.fetchone()[0] or 0)
+
+    def _event(self, row: Any) -> StreamEvent | None:
+        if not row["topic"].startswith(OUR_TOPICS) or row["topic"] == EventIdTaken.TOPIC:
+            return None
+        stored = StoredEvent(
+            originator_id=self.convert_originator_id(row["originator_id"]),
+            originator_version=row["originator_version"],
+            topic=row["topic"],
+            state=row["state"],
+        )
+        event = self._mapper.to_domain_event(stored)
+        if not isinstance(event, StreamEvent):
+            return None
+        vars(event)["originator_id"] = stored.originator_id
+        return event
+
+
+def apply(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
+    """Write the directory's row, and remember a deletion that has to be completed.
+
+    Of a session that was erased before, nothing is known that could be listed.
+    """
+    newest = events[-1]
+    if isinstance(newest, SessionDeleted) and not newest.keeps_content:
+        eraser.remember(cursor, newest, DUE)
+    told = [event for event in events if not isinstance(event, EventErased)]
+    if told and (isinstance(told[0], SessionOpened) or directory.holds(cursor, aggregate_id)):
+        directory.insert(cursor, aggregate_id, told)
+
+
+def by_stream(events: Iterable[StreamEvent | None]) -> Mapping[UUID, list[StreamEvent]]:
+    """The events of each stream, in order."""
+    streams: dict[UUID, list[StreamEvent]] = {}
+    for event in events:
+        if event is not None:
+            streams.setdefault(as_uuid(event.originator_id), []).append(event)
+    return streams
+
+
+def tables(cursor: SQLiteCursor) -> frozenset[str]:
+    """The names of all tables."""
+    cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return frozenset(row[0] for row in cursor.fetchall())
+
+
+class CaughtUpDirectory(directory.SqliteDirectory):
+    """The directory, which applies what is missing before it answers."""
+
+    def __init__(self, rows: CaughtUpRows) -> None:
+        super().__init__(rows.datastore)
+        self._caught_up = rows
+
+    def newest(
+        self,
+        namespace: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first."""
+        self._caught_up.catch_up()
+        return super().newest(namespace, limit=limit, before=before, where=where)
+
+    def with_prefix(
+        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix."""
+        self._caught_up.catch_up()
+        return super().with_prefix(namespace, prefix, limit=limit, where=where)
+
+    def expired(
+        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
+        """Sessions that expired at this time or before it."""
+        self._caught_up.catch_up()
+        return super().expired(namespace, at, where=where)
+
+
+class CaughtUpRecallIndex(recall.SqliteRecallIndex):
+    """The index, which is caught up before it is asked."""
+
+    def __init__(self, rows: CaughtUpRows, mapper: Mapper[Any], events_table: str) -> None:
+        super().__init__(rows.datastore, mapper, events_table)
+        self._caught_up = rows
+
+    def candidates(
+        self, aggregate_ids: Sequence[UUID], query: EventQuery
+    ) -> Mapping[UUID, Sequence[int]] | None:
+        """By session the versions of messages among which are all that match, in order."""
+        if recall.narrows(query):
+            self._caught_up.catch_up(index=True)
+        return super().candidates(aggregate_ids, query)

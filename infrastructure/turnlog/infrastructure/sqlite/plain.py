@@ -1,0 +1,99 @@
+"""The read models and the eraser beside a recorder of the framework's that writes no rows about sessions."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
+from eventsourcing.utils import strtobool
+
+from turnlog.application.aids import StoreAids
+from turnlog.application.storage import storage_errors, unlocked
+from turnlog.application.streams import id_form
+from turnlog.infrastructure.sqlite import eraser
+from turnlog.infrastructure.sqlite.catching_up import (
+    DUE,
+    CaughtUpDirectory,
+    CaughtUpRecallIndex,
+    CaughtUpRows,
+)
+from turnlog.infrastructure.sqlite.secure import may_be_in_first_page, writing
+
+ANEW: Final = 3
+"""Overwritten; the table of events has to be written anew too."""
+
+
+def plain_aids(app: Application[UUID]) -> StoreAids:
+    """What this application's SQLite file has beside its recorder; nothing where it may not be written."""
+    recorder = cast("SQLiteApplicationRecorder", app.recorder)
+    if "mode=ro" in recorder.datastore.pool.db_name:
+        return StoreAids()
+    rows = CaughtUpRows(recorder, app.mapper)
+    if not rows.has_tables():
+        if not strtobool(app.env.get("CREATE_TABLE") or "yes"):
+            return StoreAids()
+        unlocked(rows.create_table)
+    index = CaughtUpRecallIndex(rows, app.mapper, recorder.events_table_name) if rows.index else None
+    return StoreAids(CaughtUpDirectory(rows), index, PlainSqliteEraser(rows, app))
+
+
+class PlainSqliteEraser(eraser.SqliteEraser):
+    """Overwrites deleted sessions behind the write of their tombstone, which the catching up finds.
+
+    The connections of such a recorder leave copies in one place: when the table of events outgrows its first
+    page, that page becomes the root, and keeps in its unused part the rows that it had. So when one of these
+    first rows is deleted, the table is written anew.
+    """
+
+    def __init__(self, rows: CaughtUpRows, app: Application[UUID]) -> None:
+        recorder = cast("SQLiteApplicationRecorder", app.recorder)
+        super().__init__(rows.datastore, recorder.events_table_name, rows.index)
+        self._rows = rows
+        self._id_of = id_form(app)
+
+    def erase(self, aggregate_id: UUID) -> None:
+        """Overwrite the events in front of the tombstone, and take the session out of what is derived."""
+        unlocked(lambda: self._erase([eraser.stored_form(self._id_of(aggregate_id))]))
+
+    def scrub(self) -> str | None:
+        """Complete what a process left that died behind a tombstone, then remove old copies."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            due = eraser.with_state(cursor, DUE)
+        if due:
+            unlocked(lambda: self._erase(due))
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            anew = eraser.with_state(cursor, ANEW)
+        if anew:
+            with writing(self._datastore) as cursor:
+                eraser.write_anew(cursor, self._events)
+                eraser.change_state(cursor, anew, eraser.COPIES)
+        return super().scrub()
+
+    def pending(self) -> int:
+        """How many sessions were deleted of which something may be left."""
+        self._rows.catch_up()
+        return super().pending()
+
+    def purge(self, before: object) -> int:  # noqa: ARG002 - the port's argument
+        """Nothing: without rows about sessions no write to a purged stream could be refused."""
+        return 0
+
+    def _erase(self, stored_ids: list[str]) -> None:
+        with writing(self._datastore) as cursor:
+            self._rows.catch_up_within(cursor)
+            for stored_id in set(stored_ids).intersection(eraser.with_state(cursor, DUE)):
+                first = self._is_in_the_first_page(cursor, stored_id)
+                self._rows.overwrite(cursor, stored_id, ANEW if first else eraser.COPIES)
+
+    def _is_in_the_first_page(self, cursor: SQLiteCursor, stored_id: str) -> bool:
+        """Whether the stream has a row that may have been in the first page of the table."""
+        cursor.execute("PRAGMA page_size")
+        page_size = int(cursor.fetchone()[0])
+        cursor.execute(
+            "SELECT originator_id, length(originator_id) + length(topic) + length(state) "  # noqa: S608
+            f"FROM {self._events} ORDER BY rowid LIMIT ?",
+            (page_size // 32,),
+        )
+        return may_be_in_first_page([(row[0], row[1]) for row in cursor.fetchall()], page_size, stored_id)
