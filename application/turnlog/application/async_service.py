@@ -57,9 +57,15 @@ class AsyncSessionService:
         token_estimator: TokenEstimator | None = None,
         clock: Callable[[], datetime] | None = None,
         namespace: str = "",
+        keep_passes: bool = False,
     ) -> None:
         self.sync = SessionService(
-            app, env=env, token_estimator=token_estimator, clock=clock, namespace=namespace
+            app,
+            env=env,
+            token_estimator=token_estimator,
+            clock=clock,
+            namespace=namespace,
+            keep_passes=keep_passes,
         )
         """The service that does the work, for code that may block."""
 

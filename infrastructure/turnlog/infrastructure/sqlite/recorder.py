@@ -16,7 +16,7 @@ from eventsourcing.sqlite import (
 )
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
@@ -53,6 +53,21 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """The version of the event with this id, None when the stream holds none."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             return ledger.version_of(cursor, aggregate_id, event_id)
+
+    @property
+    def records_heads(self) -> bool:
+        """Every session has a row with its head."""
+        return True
+
+    def recorded_head(self, aggregate_id: UUID) -> RecordedHead | None:
+        """The head in the row of the session."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            return directory.head_of(cursor, aggregate_id)
+
+    def recorded_sessions(self) -> Iterator[UUID]:
+        """The sessions that have a row, in the order of their creation."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            return iter(directory.all_ids(cursor))
 
     @property
     def directory(self) -> Directory:
