@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.audit.conftest import SID
@@ -119,9 +120,9 @@ def test_passes_are_verified_with_their_session(tmp_path: Path) -> None:
 def test_a_pass_that_cannot_be_kept_fails_nobody(
     keeping: SessionService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save: Callable[..., object] = keeping.app.save
+    save: Callable[..., Any] = keeping.app.save
 
-    def refusing(*saved: object) -> object:
+    def refusing(*saved: Any) -> Any:
         if any(getattr(one, "type", None) == "COMPACTION_SKIPPED" for one in saved):
             raise OSError("disk full")
         return save(*saved)

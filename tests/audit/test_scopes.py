@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "view_at": lambda a: a.view_at(SID),
 }
 OF_MANY = {"export_heads"}
-OF_THE_SERVICE = {"app", "capabilities", "close", "sync"}
+OF_THE_SERVICE = {"app", "capabilities", "close", "principal", "sync"}
 
 
 @pytest.fixture

@@ -96,29 +96,37 @@ def test_every_call_comes_back_byte_for_byte(steps: list[Any]) -> None:
         assert not any("literal" in (event.payload or {}) for event in sessions.get_events(SID))
 
 
-BODIES = st.sampled_from(
-    [
-        lambda body: json.dumps(body).encode(),
-        lambda body: json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
-        lambda body: json.dumps(body, separators=(",", ":")).encode(),
-        lambda body: json.dumps(body, indent=2).encode(),
-        lambda _: b"\xff not JSON at all",
-        lambda _: b"",
-    ]
-)
+def _written(body: dict[str, Any], form: str) -> bytes:
+    """The body as some library might write it."""
+    match form:
+        case "default":
+            return json.dumps(body).encode()
+        case "utf-8":
+            return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        case "compact":
+            return json.dumps(body, separators=(",", ":")).encode()
+        case "indented":
+            return json.dumps(body, indent=2).encode()
+        case "no JSON":
+            return b"\xff not JSON at all"
+        case _:
+            return b""
+
+
+FORMS = st.sampled_from(["default", "utf-8", "compact", "indented", "no JSON", "empty"])
 
 
 @effort(50, 400)
-@given(st.lists(st.tuples(TEXTS, BODIES, st.booleans()), min_size=1, max_size=6))
+@given(st.lists(st.tuples(TEXTS, FORMS, st.booleans()), min_size=1, max_size=6))
 def test_a_body_that_an_application_made_comes_back_byte_for_byte(steps: list[Any]) -> None:
     with SessionService(token_estimator=WordCount()) as sessions:
         sessions.create(SID)
         audit = SessionAudit(sessions, renderers=RENDERERS)
         sent: dict[str, bytes] = {}
-        for text, written, compacts in steps:
+        for text, form, compacts in steps:
             told = [*sessions.view(SID).messages, Message.user(text)]
             messages = [{"role": one.role.value, "content": one.text} for one in told]
-            body = written({"model": "m", "messages": messages, "tools": [{"name": "find"}]})
+            body = _written({"model": "m", "messages": messages, "tools": [{"name": "find"}]}, form)
             call_id = audit.record_prompt(SID, body=body, append=[Message.user(text)])
             audit.record_reply(SID, call_id, append=[Message.assistant("ok")])
             sent[call_id] = body
@@ -128,7 +136,7 @@ def test_a_body_that_an_application_made_comes_back_byte_for_byte(steps: list[An
 
 
 def test_a_prompt_does_not_grow_with_the_view(sessions: SessionService, chat: ScriptedChat) -> None:
-    sizes = []
+    sizes: list[int] = []
     for length in (5, 50):
         say_turns(sessions, SID, length * 10, length)
         call_id = chat.say("hi", Asked(system="Be kind.", tools=(FIND,), beside="Today is Monday."))
@@ -139,7 +147,7 @@ def test_a_prompt_does_not_grow_with_the_view(sessions: SessionService, chat: Sc
 def test_the_prompt_of_an_application_does_not_grow_with_the_view(
     sessions: SessionService, audit: SessionAudit
 ) -> None:
-    sizes = []
+    sizes: list[int] = []
     for length in (5, 50):
         say_turns(sessions, SID, length * 10, length)
         told = [*sessions.view(SID).messages, Message.user("hm?")]
@@ -173,7 +181,7 @@ def test_prompts_and_answers_are_not_told_to_a_model(sessions: SessionService, c
 def test_the_hash_of_a_body_cannot_be_guessed_from_the_body(
     sessions: SessionService, chat: ScriptedChat
 ) -> None:
-    digests = set()
+    digests: set[str] = set()
     for name in ("a", "b"):
         sessions.create(name)
         other = ScriptedChat(sessions, name, PromptRecorder(sessions, renderers=RENDERERS))
@@ -319,7 +327,8 @@ def test_messages_that_are_repeats_cause_a_prompt_all_the_same(
 def test_a_prompt_takes_what_others_append_meanwhile_into_account(
     sessions: SessionService, audit: SessionAudit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, done = sessions.append_events, []
+    append = sessions.append_events
+    done: list[object] = []
 
     def overtaken(*args: Any, **kwargs: Any) -> Any:
         if not done:

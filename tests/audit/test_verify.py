@@ -159,8 +159,9 @@ def test_a_long_gap_is_told_in_few_lines(tmp_path: Path) -> None:
 def test_a_value_that_is_text_instead_of_a_number_is_found(change: Callable[..., Verification]) -> None:
     """The chain writes both in the same way, so it cannot tell them apart."""
     found = change(
-        """UPDATE stored_events SET state = CAST(replace(CAST(state AS TEXT), '"synthetic":1', '"synthetic":"1"')
-        AS BLOB) WHERE instr(CAST(state AS TEXT), '"synthetic":1') > 0"""
+        """UPDATE stored_events SET state =
+        CAST(replace(CAST(state AS TEXT), '"synthetic":1', '"synthetic":"1"') AS BLOB)
+        WHERE instr(CAST(state AS TEXT), '"synthetic":1') > 0"""
     )
     assert {finding.detail for finding in found.findings} == {"its field synthetic is not of its kind"}
 

@@ -12,6 +12,7 @@ from tests.branches.random_logs import Summarizer
 
 from turnlog.application.audit import NoSummaryError, Reason, SessionAudit, Standing
 from turnlog.application.service import SessionService
+from turnlog.domain.compaction import CompactionResult
 from turnlog.domain.errors import (
     InvalidSettingError,
     NaiveTimeError,
@@ -23,6 +24,14 @@ from turnlog.domain.messages import Message, ToolCallPart
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
 BEGIN = datetime(2031, 5, 1, 8, tzinfo=UTC)
+
+
+def _three_passes(sessions: SessionService) -> list[CompactionResult]:
+    results: list[CompactionResult] = []
+    for first in range(3):
+        say_turns(sessions, SID, first * 2, 2)
+        results.append(compact(sessions, SID))
+    return results
 
 
 def test_the_view_at_every_version_is_the_view_of_the_service_then(
@@ -248,10 +257,8 @@ def test_a_summary_stands_for_what_its_boundary_covered(
 def test_a_summary_stands_for_messages_through_earlier_summaries(
     sessions: SessionService, audit: SessionAudit
 ) -> None:
-    for first in range(3):
-        say_turns(sessions, SID, first * 2, 2)
-        result = compact(sessions, SID)
-    found = audit.lineage(SID, result.summary_events[-1].id)
+    results = _three_passes(sessions)
+    found = audit.lineage(SID, results[-1].summary_events[-1].id)
     assert [ref.id for ref in found.originals] == [f"{who}{n}" for n in range(5) for who in "ua"]
     assert len(found.through) == len(found.through[0].through) == 1
 
@@ -277,10 +284,7 @@ def test_what_no_compaction_wrote_has_no_lineage(sessions: SessionService, audit
 def test_a_message_is_carried_on_by_each_summary_that_stands_for_it(
     sessions: SessionService, audit: SessionAudit
 ) -> None:
-    results = []
-    for first in range(3):
-        say_turns(sessions, SID, first * 2, 2)
-        results.append(compact(sessions, SID))
+    results = _three_passes(sessions)
     carried = audit.carried(SID, "u0").summaries
     assert [one.boundary.version for one in carried] == [
         result.boundary.version for result in results if result.boundary

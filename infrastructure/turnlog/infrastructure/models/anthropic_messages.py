@@ -46,6 +46,11 @@ class AnthropicMessagesCodec:
     key_variable: str | None = "ANTHROPIC_API_KEY"
     needs_key: bool = True
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """Nothing else decides what `encode` makes."""
+        return {}
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         return addresses.endpoint(base_url, "/messages")

@@ -38,6 +38,11 @@ class Codec(Protocol):
     """The environment variable that holds the key, None where no key is used."""
     needs_key: bool
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """What else decides what `encode` makes, no key among it: of it `renderers` makes the codec again."""
+        ...
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         ...

@@ -32,6 +32,11 @@ class OpenAIResponsesCodec:
     key_variable: str | None = "OPENAI_API_KEY"
     needs_key: bool = True
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """Nothing else decides what `encode` makes."""
+        return {}
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         return addresses.endpoint(base_url, "/responses")
