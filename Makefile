@@ -21,10 +21,10 @@ check: $(STAMP)
 	$(MAKE) test
 
 soak: $(STAMP)
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches tests/audit
 
 bench: $(STAMP)
-	@for name in core directory recall erasing; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
+	@for name in core directory recall erasing audit; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper
+from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
 from turnlog.domain.events import MessageAppended
@@ -109,6 +109,14 @@ class SessionRowsRecorder(ABC):
     @abstractmethod
     def directory(self) -> Directory:
         """The directory of the sessions in this store."""
+
+    def select_ranges(
+        self,
+        originator_id: Any,  # noqa: ARG002 - for stores that can
+        ranges: Iterable[tuple[int, int]],  # noqa: ARG002
+    ) -> Iterator[StoredEvent] | None:
+        """The stored events of these ranges of versions, in one read; None where each range is a read."""
+        return None
 
     @property
     def records_heads(self) -> bool:
