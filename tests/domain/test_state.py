@@ -208,6 +208,8 @@ def test_the_state_folds_from_the_anchor_that_an_event_names() -> None:
         state()._replace(idle=timedelta(microseconds=1), expires_at=BEGIN),
         state()._replace(metadata_version=0),
         state()._replace(awaited=(AwaitedCall(3, 'a;"≠ 🙂', "orch.x"), AwaitedCall(4, "", None, 2))),
+        state()._replace(boundary=7),
+        state()._replace(boundary=7, holds=(1, 2), awaited=(AwaitedCall(3, "b;1", None),)),
         state()._replace(created_on=datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
     ],
     ids=[
@@ -219,6 +221,8 @@ def test_the_state_folds_from_the_anchor_that_an_event_names() -> None:
         "idle",
         "metadata",
         "awaited",
+        "boundary",
+        "boundary among others",
         "before 1970",
     ],
 )

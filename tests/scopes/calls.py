@@ -139,7 +139,9 @@ OF_THE_WHOLE_STORE: Mapping[str, Sequence[Call]] = {
 }
 """What a scope refuses."""
 
-ABOUT_THE_SERVICE = frozenset(("app", "capabilities", "close", "close_pass", "count_tokens", "principal"))
+ABOUT_THE_SERVICE = frozenset(
+    ("app", "capabilities", "close", "close_pass", "fail_pass", "count_tokens", "principal")
+)
 """What is no question about sessions."""
 
 

@@ -57,9 +57,15 @@ class AsyncSessionService:
         token_estimator: TokenEstimator | None = None,
         clock: Callable[[], datetime] | None = None,
         namespace: str = "",
+        keep_passes: bool = False,
     ) -> None:
         self.sync = SessionService(
-            app, env=env, token_estimator=token_estimator, clock=clock, namespace=namespace
+            app,
+            env=env,
+            token_estimator=token_estimator,
+            clock=clock,
+            namespace=namespace,
+            keep_passes=keep_passes,
         )
         """The service that does the work, for code that may block."""
 
@@ -123,7 +129,11 @@ class AsyncSessionService:
         result: CompactionResult | None = None
         if opened.fires:
             steps = cast("SteppedStrategy", strategy).steps(opened.request)
-            result = await await_steps(steps, awaited)
+            try:
+                result = await await_steps(steps, awaited)
+            except Exception as error:
+                await self.fail_pass(opened, error)
+                raise
         return await self.close_pass(opened, result, also=also)
 
     async def iter_events(self, session_id: str) -> AsyncIterator[SessionEvent]:
@@ -164,6 +174,7 @@ class AsyncSessionService:
     view = _in_thread(SessionService.view)
     usage = _in_thread(SessionService.usage)
     open_pass = _in_thread(SessionService.open_pass)
+    fail_pass = _in_thread(SessionService.fail_pass)
     close_pass = _in_thread(SessionService.close_pass)
     apply_plan = _in_thread(SessionService.apply_plan)
     record_turn = _in_thread(SessionService.record_turn)

@@ -16,6 +16,7 @@ from turnlog.domain.compaction import (
     CompactionResult,
     CompactionStrategy,
     CompactionTrigger,
+    name_of,
 )
 from turnlog.domain.errors import (
     ForeignEventError,
@@ -89,7 +90,11 @@ class Compacting(ServiceCore):
         opened = self.open_pass(
             session_id, trigger, strategy, branch=branch, on_race=on_race, context=context
         )
-        result = strategy.compact(opened.request) if opened.fires else None
+        try:
+            result = strategy.compact(opened.request) if opened.fires else None
+        except Exception as error:
+            self.fail_pass(opened, error)
+            raise
         return self.close_pass(opened, result, also=also)
 
     def open_pass(
@@ -136,14 +141,27 @@ class Compacting(ServiceCore):
     ) -> CompactionResult:
         """The last step of `compact`: check and record what the strategy gave, if the pass fires."""
         if not opened.fires:
-            result = CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
-        elif not isinstance(result, CompactionResult):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-            raise InvalidSettingError(f"A strategy returns a CompactionResult, not {shown(result)}.")
-        elif not result.is_unchanged:
-            result = result.checked_against(opened.request.events)
+            result = None
+        try:
+            if opened.fires and not isinstance(result, CompactionResult):
+                raise InvalidSettingError(f"A strategy returns a CompactionResult, not {shown(result)}.")
+            if result is not None and not result.is_unchanged:
+                result = result.checked_against(opened.request.events)
+        except TurnlogError as error:
+            self.fail_pass(opened, error)
+            raise
+        result = result or CompactionResult(CompactionReason.TRIGGER_DID_NOT_FIRE)
         before = opened.request.cost_of_view()
         result = replace(result, tokens_before=before, tokens_after=before, version=opened.version)
-        return result if result.is_unchanged else self._record_pass(opened, result, also)
+        if result.is_unchanged:
+            self._keep_pass(opened, result.reason, before)
+            return result
+        return self._record_pass(opened, result, also)
+
+    def fail_pass(self, opened: OpenPass, error: BaseException) -> None:
+        """What happens to a pass whose strategy raised: it is kept, where that is switched on."""
+        if self._keeps_passes:
+            self._keep_pass(opened, "failed", opened.request.cost_of_view(), error)
 
     def apply_plan(
         self,
@@ -199,6 +217,24 @@ class Compacting(ServiceCore):
         version = summary[-1].version if summary else boundary.version
         return replace(result, version=version, boundary=boundary, summary_events=tuple(summary))
 
+    def _keep_pass(
+        self, opened: OpenPass, reason: str, before: int | None, error: BaseException | None = None
+    ) -> None:
+        """Keep a pass that wrote nothing, where that is switched on. One that did not fire is none."""
+        if not self._keeps_passes or not opened.fires:
+            return
+        said = {
+            "session_version": opened.version,
+            "reason": str(reason),
+            "strategy": name_of(opened.strategy),
+            "trigger": None if opened.trigger is None else name_of(opened.trigger),
+            "branch": opened.branch,
+            "tokens_before": before,
+            "error": None if error is None else type(error).__name__,
+        }
+        kept = {name: value for name, value in said.items() if value is not None}
+        self._passes.keep(opened.key.aggregate_id, self._now(), kept)
+
     def _record_pass(self, opened: OpenPass, result: CompactionResult, also: Also) -> CompactionResult:
         key = opened.key
         attempt = _Attempt(opened, result)
@@ -228,6 +264,7 @@ class Compacting(ServiceCore):
             if isinstance(error, VersionConflictError) and not callable(also) and len(also) > 0:
                 raise  # the host's aggregates lost their events: the host has to know
             before = result.tokens_before
+            self._keep_pass(opened, CompactionReason.RACE_LOST, before)
             return CompactionResult(
                 CompactionReason.RACE_LOST,
                 tokens_before=before,

@@ -18,6 +18,7 @@ from turnlog.application.directory import CatchUpDirectory
 from turnlog.application.erasing import SessionEraser
 from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
+from turnlog.application.passes import PassLog
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder
 from turnlog.application.sessions import Sessions
 from turnlog.application.storage import unlocked
@@ -81,6 +82,7 @@ class ServiceCore:
         token_estimator: TokenEstimator | None = None,
         clock: Callable[[], datetime] | None = None,
         namespace: str = "",
+        keep_passes: bool = False,
     ) -> None:
         if app is not None and env is not None:
             raise InvalidSettingError(
@@ -112,6 +114,8 @@ class ServiceCore:
             self._writer = Writer(self._app, self._streams, StreamLedger(self._streams))
             self._eraser = aids.eraser
             self._caught_up_index = aids.recall
+        self._passes = PassLog(self._app, self._streams)
+        self._keeps_passes = keep_passes
         self._principal: str | None = None
         self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
 

@@ -83,7 +83,7 @@ def samples() -> list[Any]:
         HoldPlaced(**link, reason="é", by="漢"),
         HoldReleased(**link, placed_at=2, by="漢"),
         TurnMarked(**link, turn_id="漢", branch="a", until=_TIME.isoformat()),
-        SessionDeleted(**link, keeps_content=1),
+        SessionDeleted(**link, keeps_content=1, previous="d" * 64),
         EventErased(**base),
         EventIdTaken(**base, version=9),
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper
+from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
 from turnlog.domain.events import MessageAppended
@@ -29,6 +29,18 @@ class SessionRow:
     version: int
     messages: int
     metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordedHead:
+    """The newest event of a session as its row has it: version and chain value.
+
+    `is_purged` says that the erased events of a deleted session were removed.
+    """
+
+    version: int
+    chain: str
+    is_purged: bool = False
 
 
 class Directory(Protocol):
@@ -97,6 +109,27 @@ class SessionRowsRecorder(ABC):
     @abstractmethod
     def directory(self) -> Directory:
         """The directory of the sessions in this store."""
+
+    def select_ranges(
+        self,
+        originator_id: Any,  # noqa: ARG002 - for stores that can
+        ranges: Iterable[tuple[int, int]],  # noqa: ARG002
+    ) -> Iterator[StoredEvent] | None:
+        """The stored events of these ranges of versions, in one read; None where each range is a read."""
+        return None
+
+    @property
+    def records_heads(self) -> bool:
+        """Whether every session of the store, deleted ones included, has a row with its head."""
+        return False
+
+    def recorded_head(self, aggregate_id: UUID) -> RecordedHead | None:  # noqa: ARG002 - for stores that can
+        """The head in the session's row, which each write of the session moves; None without a row."""
+        return None
+
+    def recorded_sessions(self) -> Iterator[UUID]:
+        """The aggregate ids of all rows, those of deleted sessions included."""
+        return iter(())
 
     @property
     def recall(self) -> RecallIndex | None:

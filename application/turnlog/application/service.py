@@ -16,8 +16,9 @@ class SessionService(Lifecycle, Ending, Appending, Reading, Recall, Compacting, 
 
     `env` configures the own application the framework's way; without it sessions live in memory. Without a
     `token_estimator` the one that TOKEN_ESTIMATOR_TOPIC names is used. `namespace` separates completely, as
-    for tenants. `clock` gives aware times. The service is a context manager, safe between threads, and never
-    closes a host's application.
+    for tenants. `clock` gives aware times. With `keep_passes` compactions that wrote nothing are kept beside
+    the session, for audits. The service is a context manager, safe between threads, and never closes a
+    host's application.
 
     Raises, besides what each method says: `SessionNotFoundError` for a session that does not exist,
     `InvalidIdError` for a malformed id, `StorageLockedError` and `StorageError` for what the database says.

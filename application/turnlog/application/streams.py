@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import EventStore
+from eventsourcing.persistence import EventStore, StoredEvent
 
+from turnlog.application.ports import SessionRowsRecorder
 from turnlog.application.storage import storage_errors
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import SessionNotFoundError
@@ -177,16 +178,24 @@ class SessionStreams:
         wanted = {version for first, last in ranges for version in range(first, last + 1)}
         found: dict[int, SessionEvent | None] = {}
         with storage_errors():
-            for first, last in near_ranges(ranges, _NEAR):
-                stored = self._events.recorder.select_events(
-                    self._id_of(aggregate_id), gt=first - 1, lte=last
-                )
-                for row in stored:
-                    if row.originator_version in wanted:
-                        event = cast("StreamEvent", self._events.mapper.to_domain_event(row))
-                        entry = entry_of(present(event, session_id), session_id)
-                        found[row.originator_version] = entry if entry and entry.message else None
+            for row in self._rows(self._id_of(aggregate_id), near_ranges(ranges, _NEAR)):
+                if row.originator_version in wanted:
+                    event = cast("StreamEvent", self._events.mapper.to_domain_event(row))
+                    entry = entry_of(present(event, session_id), session_id)
+                    found[row.originator_version] = entry if entry and entry.message else None
         return found
+
+    def _rows(self, stored_id: Any, ranges: Iterable[tuple[int, int]]) -> Iterator[StoredEvent]:
+        """The rows of these ranges: in one read where the store can do that."""
+        recorder, ranges = self._events.recorder, list(ranges)
+        rows = (
+            recorder.select_ranges(stored_id, ranges) if isinstance(recorder, SessionRowsRecorder) else None
+        )
+        if rows is not None:
+            yield from rows
+            return
+        for first, last in ranges:
+            yield from recorder.select_events(stored_id, gt=first - 1, lte=last)
 
     def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
         with storage_errors():

@@ -231,6 +231,10 @@ class Compacted(StreamEvent):
     trigger: str | None = None
     occurred_at: str | None = None
 
+    def evolve(self, state: SessionState) -> SessionState:
+        """The newest boundary is this one."""
+        return state._replace(boundary=self.originator_version)
+
     def state_after(self, state: SessionState | None) -> SessionState:
         """The state with the view that the boundary names."""
         after = super().state_after(state)
@@ -342,13 +346,15 @@ class SessionDeleted(StreamEvent):
 
     With `keeps_content` (1) its events stay in the store as they are, hidden; otherwise the store overwrites
     each of them with an `EventErased`, and later removes those between version 0 and this one. So it always
-    carries its state, and it may follow on an erased event of any earlier version.
+    carries its state, and it may follow on an erased event of any earlier version. `previous` is the chain
+    value in front of it, which can still be proven when the events are gone.
     """
 
     TOPIC = "turnlog.domain.events:SessionDeleted"
 
     _: KW_ONLY
     keeps_content: int | None = None
+    previous: str | None = None
 
     def state_after(self, state: SessionState | None) -> SessionState:
         """The end of the stream, also behind erased events, of which some may be missing."""

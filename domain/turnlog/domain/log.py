@@ -27,6 +27,11 @@ class EventType(str):
     MESSAGE: ClassVar[EventType]
     COMPACTION: ClassVar[EventType]
     CALL_ABANDONED: ClassVar[EventType]
+    PROMPT_CONTENT: ClassVar[EventType]
+    PROMPT_RENDERED: ClassVar[EventType]
+    MODEL_REPLIED: ClassVar[EventType]
+    COMPACTION_SKIPPED: ClassVar[EventType]
+    REDACTION: ClassVar[EventType]
 
     @classmethod
     def of(cls, name: str) -> Self:
@@ -42,12 +47,18 @@ class EventType(str):
 EventType.MESSAGE = EventType("MESSAGE")
 EventType.COMPACTION = EventType("COMPACTION")
 EventType.CALL_ABANDONED = EventType("CALL_ABANDONED")
+EventType.PROMPT_CONTENT = EventType("PROMPT_CONTENT")
+EventType.PROMPT_RENDERED = EventType("PROMPT_RENDERED")
+EventType.MODEL_REPLIED = EventType("MODEL_REPLIED")
+EventType.COMPACTION_SKIPPED = EventType("COMPACTION_SKIPPED")
+EventType.REDACTION = EventType("REDACTION")
 
 RESERVED_TYPES = frozenset(
     (
         "MESSAGE",
         "COMPACTION",
         "CALL_ABANDONED",
+        "PROMPT_CONTENT",
         "PROMPT_RENDERED",
         "MODEL_REPLIED",
         "COMPACTION_SKIPPED",

@@ -342,7 +342,13 @@ class Session(BaseAggregate[UUID]):
         if self.is_deleted:
             return None
         self.require_no_hold()
-        return self._record(SessionDeleted, now, context, keeps_content=1 if keeps_content else None)
+        return self._record(
+            SessionDeleted,
+            now,
+            context,
+            keeps_content=1 if keeps_content else None,
+            previous=self.state.head,
+        )
 
     # --- how a decision becomes an event
 

@@ -58,6 +58,8 @@ class SessionState(NamedTuple):
     is_deleted: bool = False
     holds: tuple[int, ...] = ()
     """The versions of the legal holds that are on."""
+    boundary: int | None = None
+    """The version of the newest COMPACTION boundary."""
     turns: tuple[OpenTurn, ...] = ()
     """The turns that run, at most one on each branch."""
 
@@ -83,8 +85,8 @@ class SessionState(NamedTuple):
     def to_text(self) -> str:
         """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
 
-        That is `;h` with the holds, `;t` with the open turns as a JSON list without a semicolon, and `;` with
-        the awaited calls as a JSON list.
+        That is `;h` with the holds, `;b` with the newest boundary, `;t` with the open turns as a JSON list
+        without a semicolon, and `;` with the awaited calls as a JSON list.
         """
         parts = [
             ranges_text(self.view) + ("!" if self.sealed else ""),
@@ -95,6 +97,8 @@ class SessionState(NamedTuple):
         ]
         if self.holds:
             parts.append("h" + ",".join(map(str, self.holds)))
+        if self.boundary is not None:
+            parts.append(f"b{self.boundary}")
         if self.turns:
             turns = [(name, (until - self.created_on) // _MICROSECOND, on) for name, until, on in self.turns]
             parts.append("t" + _json(turns).replace(";", "\\u003b"))
@@ -106,9 +110,11 @@ class SessionState(NamedTuple):
     def from_text(cls, text: str, *, version: int, modified_on: datetime, head: str) -> SessionState:
         """The state that an event of this version, time and chain value carries."""
         view, created, expires, idle, metadata, *rest = text.split(";", 5)
-        holds = turns = ""
+        holds = boundary = turns = ""
         if rest and rest[0].startswith("h"):
             holds, *rest = rest[0].removeprefix("h").split(";", 1)
+        if rest and rest[0].startswith("b"):
+            boundary, *rest = rest[0].removeprefix("b").split(";", 1)
         if rest and rest[0].startswith("t"):
             turns, *rest = rest[0].removeprefix("t").split(";", 1)
         created_on = _EPOCH + timedelta(microseconds=int(created))
@@ -125,6 +131,7 @@ class SessionState(NamedTuple):
             metadata_version=int(metadata) if metadata else None,
             anchor=version,
             holds=tuple(map(int, holds.split(","))) if holds else (),
+            boundary=int(boundary) if boundary else None,
             turns=tuple(
                 OpenTurn(name, created_on + timedelta(microseconds=until), branch)
                 for name, until, branch in (json.loads(turns) if turns else ())

@@ -65,7 +65,8 @@ class RenderedRequest:
     """A request in the form of a provider: the exact bytes of the body.
 
     `renderer` names what made it and its version, as in `anthropic.messages/1`: a storage format, the same
-    request gives the same bytes for ever. `adaptations` are the changes that the server is known to demand.
+    request gives the same bytes for ever. `adaptations` are the changes that the server is known to demand,
+    `profile` is what else of the model's settings decides the bytes, no key among it.
     """
 
     body: bytes
@@ -74,6 +75,7 @@ class RenderedRequest:
     request: ChatRequest
     is_stream: bool = False
     adaptations: tuple[str, ...] = ()
+    profile: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)

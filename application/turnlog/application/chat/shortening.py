@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role, ToolCallResponsePart
@@ -100,7 +101,7 @@ def _rounds(
     tokens: Callable[[SessionEvent], int],
 ) -> Iterator[_Round]:
     asked = [place for place, event in enumerate(events) if event.role is Role.ASSISTANT and event.tool_calls]
-    for call, following in zip(asked, [*asked[1:], len(events)], strict=True):
+    for call, following in pairwise([*asked, len(events)]):
         results = tuple(place for place in range(call + 1, following) if place in small)
         own = tokens(events[call])
         yield _Round(

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from turnlog.infrastructure.cli.commands import about, copying, ending, reading, writing
+from turnlog.infrastructure.cli.commands import about, audit, copying, ending, reading, writing
 from turnlog.infrastructure.cli.options import Database, Json
 from turnlog.infrastructure.cli.settings import Status
 
@@ -41,12 +41,31 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
     "Backup": (copying.backup, copying.restore, copying.erasures),
 }
 
+_AUDIT: Final = (
+    audit.told,
+    audit.diff,
+    audit.explain,
+    audit.lineage,
+    audit.timeline,
+    audit.verify,
+    audit.heads,
+)
+
 _OF_PYDANTIC: Final = "Value error, "
 """Stands in front of what is wrong with a value in the messages of typer."""
 
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         app.command(_command.__name__.rstrip("_"), rich_help_panel=_group)(_command)
+
+_audit = typer.Typer(
+    help="What a model was told, when, why, and whether the log can be relied on.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+for _command in _AUDIT:
+    _audit.command(_command.__name__)(_command)
+app.add_typer(_audit, name="audit", rich_help_panel="Audit")
 
 
 @app.callback(invoke_without_command=True)

@@ -10,6 +10,7 @@ from typing import Final
 
 from eventsourcing.persistence import PersistenceError
 
+from turnlog.application.audit import NoSummaryError, UnknownCallError
 from turnlog.application.storage import storage_error
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -64,6 +65,18 @@ class InputFileError(TurnlogError):
         self.path = path
 
 
+class NothingRecordedError(TurnlogError):
+    """The session holds nothing of the kind that was asked for."""
+
+
+class MissingExtraError(TurnlogError):
+    """The command needs a package that is not installed."""
+
+    def __init__(self, extra: str) -> None:
+        super().__init__(f"This needs the extra `{extra}`: pip install 'turnlog[{extra}]'")
+        self.extra = extra
+
+
 class NotYetBegunError(TurnlogError):
     """The session had not begun at the time that was asked for."""
 
@@ -104,6 +117,10 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (NotYetBegunError, Status.NOT_FOUND),
     (UnknownEventError, Status.NOT_FOUND),
     (UnknownHoldError, Status.NOT_FOUND),
+    (UnknownCallError, Status.NOT_FOUND),
+    (NothingRecordedError, Status.NOT_FOUND),
+    (NoSummaryError, Status.NOT_FOUND),
+    (MissingExtraError, Status.USAGE),
     (StorageLockedError, Status.CONFLICT),
     (VersionConflictError, Status.CONFLICT),
     (SessionIdUnavailableError, Status.CONFLICT),

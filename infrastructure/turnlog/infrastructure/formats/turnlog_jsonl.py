@@ -35,8 +35,10 @@ NAME = "turnlog"
 VERSION = 1
 _NOW = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of the rehearsal, which nobody sees."""
+_EVIDENCE = frozenset((EventType.PROMPT_CONTENT, EventType.PROMPT_RENDERED, EventType.MODEL_REPLIED))
+"""What is about one log: versions, places, bytes. In another log it would be wrong."""
 _NOT_IMPORTED = tuple(
-    sorted(RESERVED_TYPES - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED})
+    sorted(RESERVED_TYPES - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED} - _EVIDENCE)
 )
 
 
@@ -72,6 +74,9 @@ def sessions(
                 log = _Log(record.value, begun, report)
             elif log:
                 entry = fields(record.value)
+                if entry.get("type") in _EVIDENCE:
+                    report.dropped("recorded prompts and answers: they prove another log")
+                    continue
                 if entry.get("type") in _NOT_IMPORTED:
                     raise UnsupportedEventError(source.path, line, entry["type"])
                 log.add(entry)

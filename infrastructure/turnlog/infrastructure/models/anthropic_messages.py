@@ -50,6 +50,11 @@ class AnthropicMessagesCodec:
         self.needs_key = addresses.is_at(base_url, BASE_URL)
         self._betas = betas
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """Nothing else decides what `encode` makes."""
+        return {}
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         return addresses.endpoint(base_url, "/messages")

@@ -54,6 +54,11 @@ class Codec(Protocol):
         """Whether nothing can be asked without a key."""
         ...
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """What else decides what `encode` makes, no key among it: of it `renderers` makes the codec again."""
+        ...
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         ...

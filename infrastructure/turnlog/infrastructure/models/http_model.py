@@ -92,6 +92,7 @@ class _Model:
             request=request,
             is_stream=stream,
             adaptations=tuple(sorted(adaptations)),
+            profile=self._codec.profile,
         )
 
     def _headers(self) -> Mapping[str, str]:

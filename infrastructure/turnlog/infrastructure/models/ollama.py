@@ -52,6 +52,11 @@ class OllamaCodec:
     key_variable: str | None = "OLLAMA_API_KEY"
     needs_key = False
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """Nothing else decides what `encode` makes."""
+        return {}
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         for end in ("/api/chat", "/api", "/v1"):

@@ -32,6 +32,9 @@ from turnlog.infrastructure.models.masking import excerpt
 
 BASE_URL = "https://api.openai.com/v1"
 
+_ELSEWHERE = "http://server.invalid/v1"
+"""Stands for any server that is not one of OpenAI's, where nothing is sent."""
+
 _PROVIDERS = {
     "api.deepseek.com": "deepseek",
     "api.groq.com": "groq",
@@ -71,6 +74,18 @@ class OpenAIChatCodec:
         self.needs_key = self._is_openai
         known = "azure.ai.openai" if self._is_azure else _PROVIDERS.get(host, "openai")
         self.provider = provider or known
+
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """The provider's name, and whether the server is one of OpenAI's; nothing for OpenAI itself."""
+        server = {} if self._is_openai else {"server": "other"}
+        return server if self.provider == "openai" else {**server, "provider": self.provider}
+
+    @classmethod
+    def of_profile(cls, profile: Mapping[str, str]) -> OpenAIChatCodec:
+        """The codec that has this profile."""
+        base_url = _ELSEWHERE if profile.get("server") == "other" else BASE_URL
+        return cls(base_url, profile.get("provider"))
 
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""

@@ -34,6 +34,11 @@ class OpenAIResponsesCodec:
         self.provider = self._server.provider
         self.needs_key = self._server.needs_key
 
+    @property
+    def profile(self) -> Mapping[str, str]:
+        """Nothing else decides what `encode` makes."""
+        return {}
+
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         return addresses.endpoint(base_url, "/responses")

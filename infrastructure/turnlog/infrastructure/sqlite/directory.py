@@ -15,7 +15,7 @@ from uuid import UUID
 
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
-from turnlog.application.ports import SessionRow
+from turnlog.application.ports import RecordedHead, SessionRow
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -157,6 +157,23 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
     if newest.originator_version > 0:
         moved = (newest.originator_version, newest.chain, _micros(newest.timestamp))
         cursor.execute(_MOVE, (*moved, messages, active_at, key))
+
+
+def head_of(cursor: SQLiteCursor, aggregate_id: UUID) -> RecordedHead | None:
+    """The newest version and chain value of the session, None without a row."""
+    cursor.execute(
+        "SELECT version, head, EXISTS (SELECT 1 FROM turnlog_erasures WHERE originator_id IN (?, ?) "
+        "AND purged = 1) AS is_purged FROM turnlog_sessions WHERE aggregate_id = ?",
+        (aggregate_id.hex, str(aggregate_id), aggregate_id.bytes),
+    )
+    row = cursor.fetchone()
+    return None if row is None else RecordedHead(row["version"], row["head"], bool(row["is_purged"]))
+
+
+def all_ids(cursor: SQLiteCursor) -> list[UUID]:
+    """The aggregate ids of all rows, those of deleted sessions included."""
+    cursor.execute("SELECT aggregate_id FROM turnlog_sessions ORDER BY position")
+    return [UUID(bytes=row["aggregate_id"]) for row in cursor.fetchall()]
 
 
 def _set_metadata(cursor: SQLiteCursor, key: bytes, content: str | None) -> None:

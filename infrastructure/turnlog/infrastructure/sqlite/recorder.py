@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,9 +16,10 @@ from eventsourcing.sqlite import (
 )
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.events import SessionDeleted, StreamEvent
+from turnlog.domain.errors import StorageError
+from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
@@ -54,6 +55,37 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """The version of the event with this id, None when the stream holds none."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             return ledger.version_of(cursor, aggregate_id, event_id)
+
+    def select_ranges(
+        self, originator_id: Any, ranges: Iterable[tuple[int, int]]
+    ) -> Iterator[StoredEvent] | None:
+        """The stored events of these ranges of versions, in one read."""
+        stored_id = eraser.stored_form(originator_id)
+        statement = (
+            f"SELECT originator_version, topic, state FROM {self.events_table_name} "  # noqa: S608 - its own table
+            "WHERE originator_id = ? AND originator_version BETWEEN ? AND ? ORDER BY originator_version"
+        )
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            found: list[StoredEvent] = []
+            for first, last in ranges:
+                cursor.execute(statement, (stored_id, first, last))
+                found += (StoredEvent(originator_id, *row) for row in cursor.fetchall())
+        return iter(found)
+
+    @property
+    def records_heads(self) -> bool:
+        """Every session has a row with its head."""
+        return True
+
+    def recorded_head(self, aggregate_id: UUID) -> RecordedHead | None:
+        """The head in the row of the session."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            return directory.head_of(cursor, aggregate_id)
+
+    def recorded_sessions(self) -> Iterator[UUID]:
+        """The sessions that have a row, in the order of their creation."""
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            return iter(directory.all_ids(cursor))
 
     @property
     def directory(self) -> Directory:

@@ -1,0 +1,121 @@
+"""What all audits stand on: the application, scope and readers of a session service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TypeAlias, cast
+
+from eventsourcing.utils import resolve_topic
+
+from turnlog.application.audit.renderers import RendererRegistry
+from turnlog.application.audit.results import BoundaryRef
+from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.service import SessionService
+from turnlog.application.writing import SessionKey
+from turnlog.domain.entries import entry_of
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    SessionNotFoundError,
+    UnknownEventError,
+    UnknownVersionError,
+    shown,
+)
+from turnlog.domain.events import Compacted
+from turnlog.domain.ids import check_id
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.state import SessionState
+from turnlog.domain.view import View
+
+Moment: TypeAlias = int | datetime | str
+"""A version, an aware time, or the id of an event or of a model call."""
+
+
+_RENDERERS_TOPIC = "turnlog.infrastructure.models.renderers:RENDERERS"
+
+
+class AuditCore(ServiceCore):
+    """A reader on the application of a service, in the same namespace and the same scope.
+
+    Closing it closes nothing: the application is the service's.
+    """
+
+    def __init__(self, service: SessionService, *, renderers: RendererRegistry | None = None) -> None:
+        vars(self).update(vars(service))
+        self._owns_app = False
+        self._service = service
+        self._given_renderers = renderers
+
+    @property
+    def _renderers(self) -> RendererRegistry:
+        if self._given_renderers is None:
+            topic = self._app.env.get("RENDERERS_TOPIC") or _RENDERERS_TOPIC
+            self._given_renderers = cast("RendererRegistry", resolve_topic(topic))
+        return self._given_renderers
+
+    def _opened(self, session_id: str) -> tuple[SessionKey, SessionState]:
+        """The session and its newest state; `SessionNotFoundError`."""
+        key = self._key(session_id)
+        return key, self._writer.current(key)
+
+    def _state(self, key: SessionKey, version: int) -> SessionState:
+        """The state behind the event of this version."""
+        state = self._streams.state(key.aggregate_id, version)
+        if state is None or state.is_deleted:
+            raise SessionNotFoundError(key.session_id)
+        return state
+
+    def _view(self, key: SessionKey, state: SessionState) -> View:
+        return self._streams.view(key.aggregate_id, key.session_id, state)
+
+    def _entry(self, key: SessionKey, event_id: str) -> SessionEvent:
+        """The entry of this id; `UnknownEventError`."""
+        check_id("Event id", event_id)
+        version = self._locate(key, event_id)
+        entry = None if version is None else self._streams.entry_at(key.aggregate_id, key.session_id, version)
+        if entry is None or entry.id != event_id:
+            raise UnknownEventError(key.session_id, event_id)
+        return entry
+
+    def _moment(self, key: SessionKey, newest: SessionState, at: Moment | None) -> int:
+        """The version that is meant; `UnknownVersionError`, `UnknownEventError`."""
+        if at is None:
+            return newest.version
+        if isinstance(at, str):
+            return self._version_of(key, self._entry(key, at))
+        if isinstance(at, datetime):
+            require_aware("at", at)
+            version = self._streams.version_at(key.aggregate_id, at, newest)
+            if version is None:
+                raise UnknownVersionError(key.session_id, f"at {at}", newest.version)
+            return version
+        if isinstance(at, bool) or not isinstance(at, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"A moment is a version, a time or the id of an event or call, not {shown(at)}."
+            )
+        if not 0 <= at <= newest.version:
+            raise UnknownVersionError(key.session_id, at, newest.version)
+        return at
+
+    def _version_of(self, key: SessionKey, entry: SessionEvent) -> int:  # noqa: ARG002 - calls know more
+        """The version whose view an entry stands for."""
+        return entry.version
+
+    def _boundary(self, key: SessionKey, version: int | None) -> BoundaryRef | None:
+        """The boundary at this version."""
+        if version is None:
+            return None
+        event = cast("Compacted", self._streams.event_at(key.aggregate_id, version))
+        entry = entry_of(event, key.session_id)
+        assert entry is not None  # noqa: S101 - the state names boundaries only
+        return BoundaryRef.of(entry)
+
+    def _boundaries(
+        self, key: SessionKey, state: SessionState, after: int = -1
+    ) -> Iterator[tuple[SessionState, SessionState]]:
+        """The states in front of and behind each boundary up to this state, the newest boundary first."""
+        boundary = state.boundary
+        while boundary is not None and boundary > after:
+            before = self._state(key, boundary - 1)
+            yield before, self._state(key, boundary)
+            boundary = before.boundary

@@ -1,0 +1,74 @@
+"""What an audit refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from turnlog.domain.errors import TurnlogError, shown
+
+
+class AuditError(TurnlogError):
+    """An audit cannot answer."""
+
+
+class NoSummaryError(AuditError):
+    """The event is no summary of a compaction."""
+
+    def __init__(self, session_id: str, event_id: str) -> None:
+        super().__init__(
+            f"Event {shown(event_id)} of session {shown(session_id)} was written by no compaction. "
+            "Name a message of a summary; `explain` says in which summary a message stands."
+        )
+        self.session_id = session_id
+        self.event_id = event_id
+
+
+class UnknownCallError(AuditError):
+    """No prompt is recorded under this id."""
+
+    def __init__(self, session_id: str, call_id: str, attempts: int = 0) -> None:
+        known = f" It has {attempts} attempts." if attempts else " `timeline` lists the calls."
+        super().__init__(f"Session {shown(session_id)} holds no call {shown(call_id)}.{known}")
+        self.session_id = session_id
+        self.call_id = call_id
+
+
+class UnknownRendererError(AuditError):
+    """The call was recorded by a renderer that this installation does not have."""
+
+    def __init__(self, call_id: str, renderer: str, known: Iterable[str]) -> None:
+        self.known = tuple(sorted(known))
+        has = ", ".join(self.known) or "none"
+        super().__init__(
+            f"Call {shown(call_id)} was rendered by {shown(renderer)}, which this installation does not have "
+            f"(it has {has}). Install the version of turnlog that recorded it, or a later one."
+        )
+        self.call_id = call_id
+        self.renderer = renderer
+
+
+class PromptMismatchError(AuditError):
+    """The body that the log gives is not the one that was sent: the log or the renderer changed."""
+
+    def __init__(self, call_id: str, renderer: str, body: bytes) -> None:
+        super().__init__(
+            f"The body of call {shown(call_id)} as {renderer} renders it from the log ({len(body):,} bytes) "
+            "is not the one whose hash was recorded. Run `turnlog audit verify`: when the log is whole, the "
+            "renderer is not the one that sent it."
+        )
+        self.call_id = call_id
+        self.renderer = renderer
+        self.body = body
+        """What was rendered, which is not what was sent."""
+
+
+class InvalidPromptError(AuditError):
+    """A prompt that was to be recorded is malformed."""
+
+
+class InvalidHeadsError(AuditError):
+    """Exported heads are malformed."""
+
+
+class InvalidSignatureError(InvalidHeadsError):
+    """Exported heads are not signed by the key that was named."""

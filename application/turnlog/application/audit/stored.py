@@ -1,0 +1,143 @@
+"""Stored rows as events, and whether a row is exactly what the application's mapper writes for its event."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import Mapper, StoredEvent
+
+from turnlog.application.streams import PAGE, id_form
+from turnlog.domain.events import STREAM_EVENTS, StreamEvent
+
+_CLASSES: Mapping[str, type[StreamEvent]] = {event_class.TOPIC: event_class for event_class in STREAM_EVENTS}
+
+
+class BrokenRowError(Exception):
+    """A row that is no event of ours; `detail` says why."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class StoredStreams:
+    """Reads the rows of one application such that one bad row does not hide the others."""
+
+    def __init__(self, app: Application[UUID]) -> None:
+        self._recorder = app.recorder
+        self._mapper = app.mapper
+        self._id_of = id_form(app)
+
+    def rows(self, aggregate_id: UUID, upto: int | None) -> Iterator[tuple[int | None, StoredEvent | None]]:
+        """Version and row of each event, in order; None for a row that the store cannot give.
+
+        `upto` is the newest version that is known to exist.
+        """
+        low: int | None = None
+        while True:
+            try:
+                page = self._select(aggregate_id, gt=low, limit=PAGE)
+            except Exception:
+                first = 0 if low is None else low + 1
+                low = yield from self._one_by_one(aggregate_id, first, upto)
+                if low is None:
+                    return
+                continue
+            yield from ((row.originator_version, row) for row in page)
+            if len(page) < PAGE:
+                return
+            low = page[-1].originator_version
+
+    def event(self, row: StoredEvent) -> StreamEvent:
+        """The event of a row that is exactly what is written for it; `BrokenRowError` for any other row."""
+        event_class = _CLASSES.get(row.topic)
+        if event_class is None:
+            raise BrokenRowError("its topic is none of a session's")
+        try:
+            plaintext = _plaintext(self._mapper, row)
+            event = self._mapper.to_domain_event(row)
+        except Exception as error:
+            raise BrokenRowError(f"it cannot be read ({type(error).__name__})") from error
+        if not isinstance(event, event_class) or type(event) is not event_class:
+            raise BrokenRowError(f"it is no {event_class.__name__}")
+        _check_fields(event)
+        try:
+            again = self._mapper.to_stored_event(event)
+            written = _plaintext(self._mapper, again)
+        except Exception as error:
+            raise BrokenRowError(f"it cannot be written again ({type(error).__name__})") from error
+        if plaintext != written:
+            raise BrokenRowError("its bytes are not those that are written for it")
+        return event
+
+    def _one_by_one(
+        self, aggregate_id: UUID, first: int, upto: int | None
+    ) -> Generator[tuple[int | None, StoredEvent | None], None, int | None]:
+        """One page of rows, each read alone. Returns where to go on behind, None at the end."""
+        last = first + PAGE - 1 if upto is None else min(upto, first + PAGE - 1)
+        for version in range(first, last + 1):
+            try:
+                yield from ((version, row) for row in self._select(aggregate_id, gt=version - 1, lte=version))
+            except Exception:
+                yield version, None
+        try:
+            return last if self._select(aggregate_id, gt=last, limit=1) else None
+        except Exception:
+            return last
+
+    def _select(self, aggregate_id: UUID, **criteria: Any) -> list[StoredEvent]:
+        return list(self._recorder.select_events(self._id_of(aggregate_id), **criteria))
+
+
+def _plaintext(mapper: Mapper[Any], row: StoredEvent) -> bytes:
+    """What the transcoder wrote, without compression and cipher."""
+    state = row.state
+    if mapper.cipher:
+        state = mapper.cipher.decrypt(state)
+    if mapper.compressor:
+        state = mapper.compressor.decompress(state)
+    return state
+
+
+def _check_fields(event: StreamEvent) -> None:
+    """`BrokenRowError` for a field that the class does not know, is not of its kind, or stands elsewhere."""
+    kinds = _kinds(type(event))
+    values = {name: value for name, value in vars(event).items() if not name.startswith("originator_")}
+    for name, value in values.items():
+        if name not in kinds:
+            raise BrokenRowError("it has a field that its class does not know")
+        if not _is_of(value, kinds[name]):
+            raise BrokenRowError(f"its field {name} is not of its kind")
+    late = ("state", "anchor")
+    order = [name for name in kinds if name in values and name not in late]
+    order += [name for name in late if name in values]
+    if list(values) != order:
+        raise BrokenRowError("its fields are not in their order")
+
+
+@cache
+def _kinds(event_class: type[StreamEvent]) -> Mapping[str, str]:
+    """The kind of each field, as it is declared: `str`, `int`, `list[str]` or `datetime`."""
+    return {
+        field.name: str(field.type).removesuffix(" | None")
+        for field in fields(event_class)
+        if not field.name.startswith("originator_")
+    }
+
+
+def _is_of(value: object, kind: str) -> bool:
+    match kind:
+        case "str":
+            return type(value) is str
+        case "int":
+            return type(value) is int
+        case "list[str]":
+            return type(value) is list and all(type(one) is str for one in cast("list[object]", value))
+        case _:
+            return isinstance(value, datetime) and value.utcoffset() == timedelta(0)

@@ -1,0 +1,137 @@
+"""The commands of `turnlog audit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnlog.infrastructure.cli.options import Database, Json, SessionId, settings_of
+
+_MOMENT = "VERSION|TIME|ID"
+
+
+def told(
+    context: typer.Context,
+    session: SessionId,
+    call: Annotated[
+        str | None,
+        typer.Argument(metavar="CALL", help="A call, as `timeline` lists it (default: the newest)."),
+    ] = None,
+    attempt: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Which attempt (default: the newest).", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the exact bytes to this file.", show_default=False
+        ),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Show the exact request that a model was sent, from the log alone."""
+    from turnlog.infrastructure.cli.auditing import show_told
+
+    return show_told(settings_of(context, db, as_json), session, call, attempt=attempt, output=output)
+
+
+def diff(
+    context: typer.Context,
+    session: SessionId,
+    before: Annotated[str, typer.Argument(metavar=_MOMENT, help="The one.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar=_MOMENT, help="The other.", show_default=False)],
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Show what came into the view between two moments or calls, and what left it."""
+    from turnlog.infrastructure.cli.auditing import show_diff
+
+    return show_diff(settings_of(context, db, as_json), session, before, after)
+
+
+def explain(
+    context: typer.Context,
+    session: SessionId,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The id of a message.", show_default=False)],
+    at: Annotated[
+        str | None, typer.Option(metavar=_MOMENT, help="As it was then.", show_default=False)
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Say why a message is in the view, or why it is not, and who carries it on."""
+    from turnlog.infrastructure.cli.auditing import show_explanation
+
+    return show_explanation(settings_of(context, db, as_json), session, event, at)
+
+
+def lineage(
+    context: typer.Context,
+    session: SessionId,
+    summary: Annotated[
+        str | None,
+        typer.Argument(metavar="SUMMARY", help="The id of a summary (default: the newest in the view)."),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Show the messages that a summary stands for, through earlier summaries too."""
+    from turnlog.infrastructure.cli.auditing import show_lineage
+
+    return show_lineage(settings_of(context, db, as_json), session, summary)
+
+
+def timeline(context: typer.Context, session: SessionId, db: Database = None, as_json: Json = False) -> int:
+    """List turns, calls and compactions, with the tokens of the view at each."""
+    from turnlog.infrastructure.cli.auditing import show_timeline
+
+    return show_timeline(settings_of(context, db, as_json), session)
+
+
+def verify(
+    context: typer.Context,
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Only this session (default: the whole database)."),
+    ] = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Former heads, as `audit heads` wrote them.", show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="The public key that signed the heads.", show_default=False),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Check that no event was changed, removed, inserted or reordered; status 1 if one was."""
+    from turnlog.infrastructure.cli.auditing import verify_sessions
+
+    return verify_sessions(settings_of(context, db, as_json), session, heads=heads, key=key)
+
+
+def heads(
+    context: typer.Context,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", show_default=False),
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KEYFILE",
+            help="Sign with the private key in this file, which is made if it does not exist.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Export the newest chain values: kept elsewhere they prove later what was here."""
+    from turnlog.infrastructure.cli.auditing import export_heads
+
+    return export_heads(settings_of(context, db, as_json), output=output, sign=sign)
