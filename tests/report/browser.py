@@ -140,7 +140,7 @@ class Page:
 
     def __init__(self, browser: Browser, target: str, session: str, width: int, height: int) -> None:
         self._browser, self._target, self._session = browser, target, session
-        for domain in ("Page", "Runtime", "Log", "Network", "Audits", "Accessibility", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
             self.send(f"{domain}.enable")
         self.resize(width, height)
 

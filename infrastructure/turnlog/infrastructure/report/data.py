@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
+from turnlog.domain.log import CompactionBoundary, SessionEvent
 from turnlog.domain.query import said_at
 from turnlog.infrastructure.report.content import Data, parts_data
 from turnlog.infrastructure.report.following import FollowedView, Measures

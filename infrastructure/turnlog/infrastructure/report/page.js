@@ -54,12 +54,15 @@
     0x2068: "first strong isolate", 0x2069: "end of isolate", 0xfeff: "byte order mark",
   };
 
+  const CONTROLS = [
+    "NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI",
+    "DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US",
+  ];
+
   const mark = (character) => {
     const code = character.codePointAt(0);
     const hex = `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
-    let shown = hex;
-    if (code < 0x20) shown = String.fromCharCode(0x2400 + code);
-    else if (code === 0x7f) shown = "␡";
+    const shown = CONTROLS[code] || (code === 0x7f ? "DEL" : hex);
     const name = NAMES[code] || (code < 0xa0 ? "control character" : code >= 0xd800 && code < 0xe000 ? "half of a pair" : "invisible character");
     return make("span", { class: "mark", title: `${hex}, ${name}` }, shown);
   };
@@ -149,7 +152,7 @@
       "call",
       [make("span", { class: "what" }, "Call"), make("b", { dir: "auto" }, plain(part.name)), hint(beginning(part.text, 100)), part.awaiting ? make("span", { class: "badge" }, "awaiting its result") : null].filter(Boolean),
       textNode(part.text || "no arguments", true),
-      part.id ? make("p", { class: "aside-note" }, "Call ", make("code", { dir: "auto" }, plain(part.id))) : null,
+      part.id ? make("p", { class: "aside-note" }, "id ", make("code", { dir: "auto" }, plain(part.id))) : null,
     );
 
   const partResult = (part, entry) => {
@@ -207,7 +210,7 @@
     );
 
   const messageNode = (entry) => {
-    entry.chip = make("span", { class: "chip" });
+    entry.chip = make("span", { class: "chip" }, KINDS.later);
     const body = entry.redacted
       ? [redactedNode(entry.redacted)]
       : entry.parts.length
@@ -262,8 +265,23 @@
   const list = byId("log");
   let carriedLight = 0;
 
+  // Lists of few entries each: the browser draws a list when it comes into view, and passes over the others
+  // whatever changes in them.
+  const CHUNK = 25;
+  const chunksOf = (nodes) => {
+    const chunks = [];
+    for (let at = 0; at < nodes.length; at += CHUNK) {
+      const held = nodes.slice(at, at + CHUNK);
+      const chunk = make("ol", { class: "entries" }, ...held);
+      chunk.style.containIntrinsicBlockSize = `auto ${held.length * 7}rem`;
+      chunks.push(chunk);
+    }
+    return chunks;
+  };
+
+  const fillLog = () => list.replaceChildren(...chunksOf(entries.map((entry) => entry.node).filter(Boolean)));
+
   const build = () => {
-    const nodes = document.createDocumentFragment();
     for (const entry of entries) {
       if (entry.role && !entry.parts) {
         carriedLight += 1;
@@ -273,9 +291,8 @@
       entry.node = entry.role ? messageNode(entry) : entry.boundary ? boundaryNode(entry) : eventNode(entry);
       byEventId.set(entry.id, entry);
       byVersion.set(entry.v, entry);
-      nodes.append(entry.node);
     }
-    list.append(nodes);
+    fillLog();
   };
 
   // --- the view at a version
@@ -358,8 +375,9 @@
       shownKinds[place] = kind;
       const entry = messages[place];
       if (!entry.node) continue;
+      entry.kind = kind;
       entry.node.dataset.kind = kind;
-      entry.chip.textContent = KINDS[kind];
+      entry.chip.firstChild.data = KINDS[kind];
     }
     for (const entry of entries) {
       if (!entry.role) entry.node.classList.toggle("later", entry.v > view.version);
@@ -427,50 +445,88 @@
         ),
       );
     }
-    const covered = view.until - view.kinds.size;
-    if (covered) rows.push(make("li", { class: "group-covered" }, make("span", { class: "dot", "aria-hidden": "true" }), make("span", { class: "group-name" }, "Covered"), figure(covered, "message"), make("span", { class: "group-count" }, "not told")));
+    const counts = { covered: view.until - view.kinds.size, replaced: 0, elsewhere: 0 };
+    for (const kind of view.kinds.values()) if (kind in counts) counts[kind] += 1;
+    for (const [kind, amount] of Object.entries(counts)) {
+      if (!amount) continue;
+      rows.push(
+        make(
+          "li",
+          { class: "group-covered" },
+          make("span", { class: "dot", "aria-hidden": "true" }),
+          make("span", { class: "group-name" }, KINDS[kind]),
+          figure(amount, "message"),
+          make("span", { class: "group-count" }, "not told"),
+        ),
+      );
+    }
+    const made = newestView(view.version);
+    byId("inside").hidden = !made || view.version >= made.until;
+    if (made) byId("inside").textContent = `Inside one write, which is complete at version ${number.format(made.until)}: no model was told this.`;
     byId("share").replaceChildren(...shares);
     byId("groups").replaceChildren(...rows);
-  };
-
-  // Makes a list hold these nodes; what it has in common with them at its beginning stays untouched.
-  const sync = (parent, nodes) => {
-    let child = parent.firstElementChild;
-    let same = 0;
-    while (child && same < nodes.length && child === nodes[same]) {
-      child = child.nextElementSibling;
-      same += 1;
-    }
-    while (child) {
-      const next = child.nextElementSibling;
-      child.remove();
-      child = next;
-    }
-    const rest = document.createDocumentFragment();
-    rest.append(...nodes.slice(same));
-    parent.append(rest);
   };
 
   const toldSections = Object.fromEntries(
     Object.entries(GROUPS).map(([kind, [name, why]]) => {
       const title = make("h2", { id: `told-${kind}` }, name);
       const about = make("p", { class: "aside-note" });
-      const nodes = make("ol", { class: "entries" });
+      const nodes = make("div", {});
       const section = make("section", { class: `told-group ${kind}`, "aria-labelledby": `told-${kind}` }, title, about, nodes);
-      return [kind, { section, title, about, nodes, why }];
+      return [kind, { section, title, about, nodes, why, chunks: [], held: [] }];
     }),
   );
 
+  // All messages that a boundary makes the view of and those up to the next one, by group. Which of them are
+  // there at a version their kinds say, so that the lists change at boundaries only.
+  const toldUntilNext = (made) => {
+    const next = made ? views[views.indexOf(made) + 1] : views[0];
+    const named = new Set();
+    const places = { pinned: [], summary: [], preserved: [], since: [] };
+    for (const kind of ["pinned", "summary", "preserved"]) {
+      for (const [from, to] of made ? made[kind] : []) {
+        for (let place = from; place <= to; place += 1) {
+          named.add(place);
+          places[kind].push(place);
+        }
+      }
+    }
+    const until = next ? placeAfter(next.version) : messages.length;
+    for (let place = made ? placeAfter(made.version) : 0; place < until; place += 1) {
+      if (!named.has(place)) places.since.push(place);
+    }
+    return places;
+  };
+
+  const TOLD = new Set(["pinned", "summary", "preserved", "since"]);
+  let laidOut;
+
+  const layOut = (made) => {
+    if (made === laidOut) return;
+    laidOut = made;
+    for (const [kind, places] of Object.entries(toldUntilNext(made))) {
+      const held = places.map((place) => messages[place]).filter((entry) => entry.node);
+      const section = toldSections[kind];
+      section.chunks = chunksOf(held.map((entry) => entry.node));
+      section.held = held;
+      section.nodes.replaceChildren(...section.chunks);
+    }
+  };
+
   const showTold = (view) => {
-    for (const [kind, { section, title, about, nodes, why }] of Object.entries(toldSections)) {
+    const made = newestView(view.version);
+    layOut(made);
+    for (const [kind, { section, title, about, chunks, held, why }] of Object.entries(toldSections)) {
       const group = view.groups[kind];
       section.hidden = !group;
-      const held = group ? group.places.map((place) => messages[place].node).filter(Boolean) : [];
-      sync(nodes, held);
+      chunks.forEach((chunk, at) => {
+        chunk.hidden = !held.slice(at * CHUNK, (at + 1) * CHUNK).some((entry) => TOLD.has(entry.kind));
+      });
       if (!group) continue;
-      const missing = group.places.length - held.length;
-      title.textContent = kind === "since" && !newestView(view.version) ? "Everything so far" : GROUPS[kind][0];
-      about.textContent = `${count(group.places.length, "message")}, about ${count(group.tokens, "token")}; ${kind === "since" && !newestView(view.version) ? "nothing was compacted yet" : why}${missing ? `; ${number.format(missing)} of them are shown in earlier parts` : ""}`;
+      const missing = group.places.filter((place) => !messages[place].node).length;
+      const isAll = kind === "since" && !made;
+      title.textContent = isAll ? "Everything so far" : GROUPS[kind][0];
+      about.textContent = `${count(group.places.length, "message")}, about ${count(group.tokens, "token")}; ${isAll ? "nothing was compacted yet" : why}${missing ? `; ${number.format(missing)} of them are shown in earlier parts` : ""}`;
     }
   };
 
@@ -478,12 +534,13 @@
     byId("told").hidden = now.mode !== "told";
     list.hidden = now.mode === "told";
     document.body.dataset.mode = now.mode;
+    laidOut = undefined;
     if (now.mode === "told") {
-      list.replaceChildren();
       showTold(now.view);
+      list.replaceChildren();
     } else {
+      fillLog();
       for (const { nodes } of Object.values(toldSections)) nodes.replaceChildren();
-      sync(list, entries.map((entry) => entry.node).filter(Boolean));
     }
   };
 
@@ -528,9 +585,10 @@
     }
   };
 
-  const scrollTo = (node) => {
-    node.scrollIntoView({ block: "start" });
-    requestAnimationFrame(() => node.scrollIntoView({ block: "start" }));
+  // Twice, because what had not been drawn yet gets its real height only then.
+  const scrollTo = (node, block = "start") => {
+    node.scrollIntoView({ block });
+    requestAnimationFrame(() => node.scrollIntoView({ block }));
   };
 
   const isStuck = () => bar.getBoundingClientRect().top <= 1;
@@ -539,7 +597,7 @@
     slider.value = version;
     show(version);
     remember(`#v${version}`);
-    if (scroll && now.entry && now.mode === "log") scrollTo(now.entry.node);
+    if (scroll && now.entry && now.mode === "log") scrollTo(now.entry.node, "center");
     if (tell) status.textContent = slider.getAttribute("aria-valuetext");
   };
 
@@ -551,6 +609,11 @@
   slider.addEventListener("change", () => {
     cancelAnimationFrame(due);
     go(Number(slider.value), { scroll: isStuck() });
+  });
+
+  byId("plot").addEventListener("click", (event) => {
+    const { left, width } = byId("plot").getBoundingClientRect();
+    go(Math.round(Math.min(1, Math.max(0, (event.clientX - left) / width)) * head), { tell: true, scroll: false });
   });
 
   const boundaryEnds = views.filter((view) => view.version >= first).map((view) => view.until);
@@ -591,13 +654,15 @@
     input.addEventListener("change", () => {
       now.mode = input.value;
       showMode();
-      search(false);
+      search();
       status.textContent = now.mode === "told" ? `Only what was told at version ${number.format(now.version)}.` : "The whole log.";
     });
   }
 
+  const isShown = (entry) => entry.node && (now.mode === "log" || TOLD.has(entry.kind));
+
   const open = (entry) => {
-    if (entry.role && now.mode === "told" && !entry.node.isConnected) {
+    if (now.mode === "told" && !isShown(entry)) {
       document.querySelector("input[name=mode][value=log]").click();
     }
     scrollTo(entry.node);
@@ -634,7 +699,7 @@
   // --- search
 
   const query = byId("query");
-  const hits = { entries: [], at: -1 };
+  const hits = { of: "", entries: [], at: -1 };
   const canHighlight = "highlights" in CSS;
 
   const textOf = (part) => [part.text, part.name, part.what, part.uri, ...(part.parts || []).map(textOf)].filter(Boolean).join("\n");
@@ -666,9 +731,10 @@
     return text ? new RegExp(text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"), "giu") : null;
   };
 
-  const search = (move) => {
+  const search = () => {
     const pattern = patternOf();
-    hits.entries = pattern ? entries.filter((entry) => entry.node?.isConnected && haystack(entry).search(pattern) >= 0) : [];
+    hits.of = query.value;
+    hits.entries = pattern ? entries.filter((entry) => isShown(entry) && haystack(entry).search(pattern) >= 0) : [];
     hits.at = -1;
     if (canHighlight) {
       CSS.highlights.delete("found");
@@ -687,7 +753,6 @@
       }
     }
     tellHits(pattern);
-    if (move && hits.entries.length) step(1);
   };
 
   const step = (by) => {
@@ -708,24 +773,22 @@
   let typing = 0;
   query.addEventListener("input", () => {
     clearTimeout(typing);
-    typing = setTimeout(() => search(false), 150);
+    typing = setTimeout(() => search(), 150);
   });
   query.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && event.shiftKey) {
+    if (event.key === "Enter" && !event.isComposing) {
       event.preventDefault();
-      step(-1);
+      clearTimeout(typing);
+      if (query.value !== hits.of) search();
+      step(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape" && query.value) {
       event.preventDefault();
       query.value = "";
-      search(false);
+      search();
     }
   });
-  byId("search").addEventListener("submit", (event) => {
-    event.preventDefault();
-    clearTimeout(typing);
-    if (hits.at < 0) search(true);
-    else step(1);
-  });
+  byId("search").addEventListener("submit", (event) => event.preventDefault());
+  byId("next-hit").addEventListener("click", () => step(1));
   byId("previous-hit").addEventListener("click", () => step(-1));
 
   // --- theme and print

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import version as installed_version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from turnlog.application import SessionDetails, SessionService
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.ids import check_branch
-from turnlog.domain.log import SessionEvent
 from turnlog.infrastructure.report.chart import Chart, chart_of
-from turnlog.infrastructure.report.data import PageData, iso, pages
+from turnlog.infrastructure.report.data import PageData, pages
 from turnlog.infrastructure.report.errors import ReportExistsError, ReportExtraMissingError
 from turnlog.infrastructure.report.following import Measures, measure
 from turnlog.infrastructure.tokens import TiktokenEstimator
 from turnlog.infrastructure.visible import visible
+from turnlog.infrastructure.whole_files import write_whole
 
 MESSAGES_OF_A_PART: Final = 20_000
 """Messages of one page; a longer log becomes several."""
@@ -94,7 +90,7 @@ def write_report(
         template.render(**common, **_of_page(page, parts, place, common))
         for place, page in enumerate(pages(sessions.iter_events(session_id), measures))
     )
-    _write_files(names, made)
+    write_whole((name, [text]) for name, text in zip(names, made, strict=True))
     return WrittenReport(tuple(names), session_id, details.version, measures.messages)
 
 
@@ -198,18 +194,3 @@ def _counted(estimator: TokenEstimator) -> Any:
 def _names(path: Path, parts: int) -> list[Path]:
     """The given name, and for further parts the same with their numbers."""
     return [path, *(path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(2, parts + 1))]
-
-
-def _write_files(names: Sequence[Path], texts: Iterator[str]) -> None:
-    """Write all of the files, then give them their names."""
-    with ExitStack() as stack:
-        finished: list[tuple[Path, Path]] = []
-        for name, text in zip(names, texts, strict=True):
-            handle, unfinished = tempfile.mkstemp(prefix=f".{name.name}.", dir=name.parent)
-            stack.callback(Path(unfinished).unlink, missing_ok=True)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            finished.append((Path(unfinished), name))
-        for unfinished_path, name in finished:
-            unfinished_path.chmod(0o644)
-            unfinished_path.replace(name)
