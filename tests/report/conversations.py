@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from turnlog.application import SessionService
 from turnlog.domain import (
     CompactionWindow,
     EventType,
     Message,
+    NewEvent,
     Part,
     ReasoningPart,
+    Session,
     SummaryRequest,
     ToolCallPart,
     ToolCallResponsePart,
     WindowCompactionStrategy,
 )
+from turnlog.domain.ids import aggregate_id
 
 AUDIT = EventType.of("ACME.AUDIT")
 BRANCHES = (None, "orch", "orch.researcher", "other")
@@ -81,3 +86,44 @@ def at_random(sessions: SessionService, seed: int, steps: int) -> str:
             case _:
                 sessions.compact(session_id, None, last_turns(random.randint(1, 4), Digest()))
     return session_id
+
+
+def record(
+    sessions: SessionService, session_id: str, kind: str, event_id: str, payload: dict[str, Any]
+) -> int:
+    """Appends an event of a type that only turnlog itself writes, as its recorder of calls does."""
+    session: Session = sessions.app.repository.get(aggregate_id(session_id))
+    new = NewEvent(type=EventType(kind), payload=payload)
+    session.append(new, event_id=event_id, now=datetime.now(UTC))
+    sessions.app.save(session)
+    return session.version
+
+
+def with_calls(sessions: SessionService) -> tuple[str, int]:
+    """A session with one recorded call, and the version of its prompt."""
+    session_id = of_parcels(sessions, 3)
+    system = {"content": "Answer in Swedish."}
+    record(sessions, session_id, "PROMPT_CONTENT", "content-abc", system)
+    said = sessions.append_message(session_id, Message.user("And now?"))
+    shortened = {"of": 3, "message": {"role": "tool", "parts": [{"type": "text", "content": "[shortened]"}]}}
+    unstored = {
+        "message": {"role": "user", "parts": [{"type": "text", "content": "Never stored"}]},
+        "plain": True,
+    }
+    prompt = {
+        "call": "call-1",
+        "attempt": 1,
+        "view": said.version,
+        "model": "some-model",
+        "renderer": "openai.chat/1",
+        "bytes": 4_321,
+        "system": "abc",
+        "told": ["0-2", shortened, "9-13", unstored],
+        "settings": {"max_output_tokens": 99},
+    }
+    version = record(sessions, session_id, "PROMPT_RENDERED", "call-1", prompt)
+    sessions.append_message(session_id, Message.assistant("In Lund."))
+    usage = {"input_tokens": 1_234, "output_tokens": 5}
+    reply = {"call": "call-1", "attempt": 1, "finish_reason": "stop", "usage": usage, "latency_ms": 810.4}
+    record(sessions, session_id, "MODEL_REPLIED", "call-1/reply", reply)
+    return session_id, version

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from tests.report.browser import Browser, Page
 from tests.report.conftest import OpenReport
-from tests.report.conversations import AUDIT, Digest, at_random, last_turns, of_parcels
+from tests.report.conversations import AUDIT, Digest, at_random, last_turns, of_parcels, with_calls
 
 from turnlog.application import SessionService
 from turnlog.domain import Message, SessionEvent
@@ -215,6 +215,50 @@ def test_a_part_of_a_long_log_shows_its_versions_and_names_the_others(
     go(page, 3)
     assert page.run("notice.querySelector('a').getAttribute('href')") == "page.html#v3"
     page.close()
+
+
+# --- calls
+
+
+def test_a_call_shows_what_it_was_told(sessions: SessionService, open_report: OpenReport) -> None:
+    session_id, version = with_calls(sessions)
+    page = open_report(session_id, f"#v{version}")
+    told = [event.id for event in sessions.view(session_id, at_version=version).told_events()]
+    sent = {told[place] for place in (0, 1, 2, 3, 9, 10, 11, 12, 13)}
+    found = kinds(page)
+    assert {one for one, kind in found.items() if kind == "In view"} == sent
+    assert {one for one, kind in found.items() if kind == "Left out"} == set(told) - sent
+    assert page.run("document.getElementById('told-count').textContent") == "in 9 messages"
+
+
+def test_a_call_shows_what_was_sent_and_not_stored(sessions: SessionService, open_report: OpenReport) -> None:
+    session_id, version = with_calls(sessions)
+    shown = open_report(session_id, f"#v{version}").run("document.getElementById('call').textContent")
+    for text in (
+        "some-model",
+        "Answer in Swedish.",
+        "Never stored",
+        "Sent in another form, in place of v4[shortened]",
+        '"max_output_tokens": 99',
+        "1,234 tokens in, 5 tokens out, 810 ms, ended by stop",
+    ):
+        assert text in shown
+
+
+def test_the_buttons_go_from_call_to_call(sessions: SessionService, open_report: OpenReport) -> None:
+    session_id, version = with_calls(sessions)
+    page = open_report(session_id)
+    assert page.run("document.getElementById('previous-call').hidden") is False
+    page.run("document.getElementById('previous-call').click()")
+    assert page.run("slider.value") == str(version)
+    assert page.run("document.querySelectorAll('.call-tick').length") == 1
+
+
+def test_without_calls_there_are_no_buttons_for_them(
+    sessions: SessionService, open_report: OpenReport
+) -> None:
+    page = open_report(of_parcels(sessions, 1))
+    assert page.run("document.getElementById('next-call').hidden") is True
 
 
 # --- reading

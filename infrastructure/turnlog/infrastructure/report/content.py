@@ -34,7 +34,7 @@ _IMAGES: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """How the images begin that are shown."""
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 """The pieces of a JSON text, each as it is written."""
 
 _DATA_URI = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,", re.ASCII | re.IGNORECASE)
@@ -126,16 +126,16 @@ def _indented(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     lines, depth = [""], 0
-    for token in _TOKENS.findall(text):
-        if token in "]}":
+    for piece in _PIECES.findall(text):
+        if piece in "]}":
             depth -= 1
             if lines[-1].strip():
                 lines.append("  " * depth)
             else:  # it was empty
                 del lines[-1]
-        lines[-1] += ": " if token == ":" else token
-        depth += token in "[{"
-        if token in "[{,":
+        lines[-1] += ": " if piece == ":" else piece
+        depth += piece in "[{"
+        if piece in "[{,":
             lines.append("  " * depth)
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What a page shows, as plain JSON data: the entries of its window, and what each boundary made of the view."""
+"""What a page shows, as plain JSON data: the entries of its window, and the views that boundaries made."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from turnlog.domain.log import CompactionBoundary, SessionEvent
 from turnlog.domain.query import said_at
+from turnlog.infrastructure.report.calls import PROMPT, REPLY, Contents, call_data, reply_data
 from turnlog.infrastructure.report.content import Data, parts_data
 from turnlog.infrastructure.report.following import FollowedView, Measures
 
@@ -47,10 +48,11 @@ def pages(
     """The log in the windows that were measured, read once from its beginning."""
     view, newest, turn = FollowedView(), None, 0
     until = {step.version: step.until for step in measures.boundaries}
+    contents = Contents()
     source = iter(events)
     event = next(source, None)
     for first, last in measures.windows:
-        page = _Page(measures, until)
+        page = _Page(measures, until, contents)
         page.carry(view.events, newest, carried_in_full)
         while event is not None and event.version <= last:
             turn += event.starts_turn
@@ -67,6 +69,7 @@ class _Page:
 
     measures: Measures
     until: Mapping[int, int]
+    contents: Contents
     entries: list[Data] = field(default_factory=list[Data])
     _places: dict[str, int] = field(default_factory=dict[str, int])
     _boundaries: list[SessionEvent] = field(default_factory=list[SessionEvent])
@@ -89,7 +92,15 @@ class _Page:
             data = self._message(event, turn if event.starts_turn else None)
             self._append(event, {**data, "tokens": self.measures.costs[event.version]})
         else:
-            self.entries.append({**_entry(event), "payload": _json(event.payload or {})})
+            self.contents.keep(event)
+            self.entries.append(
+                {**_entry(event), **self._payload(event), "payload": _json(event.payload or {})}
+            )
+
+    def _payload(self, event: SessionEvent) -> Data:
+        if event.type == PROMPT:
+            return {"call": call_data(event.payload or {}, self.contents)}
+        return {"reply": reply_data(event.payload or {})} if event.type == REPLY else {}
 
     def views(self) -> list[Data]:
         """By boundary, which messages it made the view of, in its order; what it names comes later too."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from turnlog.domain.ids import is_ancestor
 from turnlog.domain.log import EventType, SessionEvent, superseded_system
 from turnlog.domain.view import View, evolve
+from turnlog.infrastructure.report.calls import PROMPT
 
 
 class FollowedView:
@@ -38,7 +39,7 @@ class FollowedView:
 
 @dataclass(frozen=True)
 class Step:
-    """A boundary as the chart shows it: where it took effect, and the tokens in the view in front of it and behind."""
+    """A boundary: where it took effect, and the tokens in the view in front of it and behind."""
 
     version: int
     until: int
@@ -129,6 +130,8 @@ class _Measured:
         measures.in_log.append(self._in_log)
         measures.messages += event.message is not None
         measures.turns += event.starts_turn
+        if event.type == PROMPT and event.branch == self._branch:
+            measures.calls.append(event.version)
         self._note(event, before, was_whole)
 
     def _note(self, event: SessionEvent, before: int, was_whole: bool) -> None:

@@ -17,7 +17,7 @@
     since: "In view",
     replaced: "Replaced",
     elsewhere: "Other branch",
-    event: "",
+    omitted: "Left out",
   };
   const GROUPS = {
     pinned: ["Pinned", "kept in front by the newest compaction"],
@@ -250,6 +250,61 @@
     );
   };
 
+  const callNode = (entry) => {
+    const { model, bytes, attempt, view } = entry.call;
+    const button = make("button", { type: "button" }, "What it was told");
+    button.addEventListener("click", () => go(entry.v, { tell: true }));
+    return make(
+      "li",
+      { class: "entry call-entry", id: `e-${entry.id}`, tabindex: "-1" },
+      entryHead(entry, attempt > 1 ? `Call, attempt ${number.format(attempt)}` : "Call", null),
+      make("p", { class: "did", dir: "auto" }, [plain(model || "a model"), `view of version ${number.format(view)}`, size(bytes)].filter(Boolean).join(", ")),
+      make("div", { class: "around" }, button),
+      fold("data", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
+    );
+  };
+
+  const figuresOf = ({ finish, latency, input, output, cost }) =>
+    [
+      input === undefined ? "" : `${number.format(input)} tokens in`,
+      output === undefined ? "" : `${number.format(output)} tokens out`,
+      latency === undefined ? "" : `${number.format(Math.round(latency))} ms`,
+      cost || "",
+      finish ? `ended by ${finish}` : "",
+    ].filter(Boolean);
+
+  const replyNode = (entry) =>
+    make(
+      "li",
+      { class: "entry event", id: `e-${entry.id}`, tabindex: "-1" },
+      entryHead(entry, "Answer to the call", null),
+      make("p", { class: "aside-note", dir: "auto" }, plain(figuresOf(entry.reply).join(", "))),
+      fold("data", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
+    );
+
+  const showCall = (entry) => {
+    const place = byId("call");
+    if (!entry) return place.replaceChildren();
+    const { call } = entry;
+    const reply = replies.get(`${call.call}/${call.attempt}`);
+    const facts = [["Model", call.model], ["Body", size(call.bytes)], ["Renderer", call.renderer], ["Tools", call.tools?.join(", ")]].filter(([, value]) => value);
+    const inner = (one) => {
+      const of = one.place === undefined ? "" : `, in place of v${messages[viewAt(call.view).told[one.place]]?.v ?? "?"}`;
+      return fold("data", [make("b", {}, one.what + of)], ...one.parts.map((part) => partNode(part, {})));
+    };
+    return place.replaceChildren(
+      ...[
+        make("h2", {}, "Call"),
+        make("dl", { class: "call-facts" }, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto" }, plain(String(value)))])),
+        reply ? make("p", { class: "aside-note", dir: "auto" }, plain(figuresOf(reply).join(", "))) : make("p", { class: "aside-note" }, "No answer was recorded."),
+        call.filter && !call.told ? make("p", { class: "aside-note" }, "A filter left some of the view out; which messages, `turnlog audit told` says.") : null,
+        ...call.also.map(inner),
+        call.filter ? fold("data", [make("b", {}, "Filter")], textNode(call.filter, true)) : null,
+        call.settings ? fold("data", [make("b", {}, "Settings")], textNode(call.settings, true)) : null,
+      ].filter(Boolean),
+    );
+  };
+
   const eventNode = (entry) =>
     make(
       "li",
@@ -260,10 +315,17 @@
 
   const untilOf = new Map(views.map((view) => [view.version, view.until]));
   const calls = new Map();
+  const replies = new Map();
   const byEventId = new Map();
   const byVersion = new Map();
   const list = byId("log");
   let carriedLight = 0;
+
+  const nodeOf = (entry) => {
+    if (entry.role) return messageNode(entry);
+    if (entry.boundary) return boundaryNode(entry);
+    return entry.call ? callNode(entry) : entry.reply ? replyNode(entry) : eventNode(entry);
+  };
 
   // Lists of few entries each: the browser draws a list when it comes into view, and passes over the others
   // whatever changes in them.
@@ -288,7 +350,8 @@
         continue;
       }
       for (const part of entry.parts || []) if (part.is === "call" && part.id) calls.set(part.id, { entry, name: part.name });
-      entry.node = entry.role ? messageNode(entry) : entry.boundary ? boundaryNode(entry) : eventNode(entry);
+      if (entry.reply) replies.set(`${entry.reply.call}/${entry.reply.attempt}`, entry.reply);
+      entry.node = nodeOf(entry);
       byEventId.set(entry.id, entry);
       byVersion.set(entry.v, entry);
     }
@@ -360,7 +423,32 @@
       tokens += messages[place].tokens;
       sent += 1;
     }
-    return { version, until, kinds, groups, tokens, sent };
+    return { version, until, kinds, groups, told, tokens, sent };
+  };
+
+  // What a call was told: the view that was rendered, without what the call left out.
+  const viewOfCall = (entry) => {
+    const { view: version, told } = entry.call;
+    const view = viewAt(version);
+    view.version = entry.v;
+    if (!told) return view;
+    const sent = new Set();
+    for (const [from, to] of told) for (let at = from; at <= to; at += 1) sent.add(view.told[at]);
+    for (const [kind, group] of Object.entries(view.groups)) {
+      for (const place of group.places) if (!sent.has(place)) view.kinds.set(place, "omitted");
+      group.places = group.places.filter((place) => sent.has(place));
+      group.tokens = group.places.reduce((sum, place) => sum + messages[place].tokens, 0);
+      if (!group.places.length) delete view.groups[kind];
+    }
+    const groups = Object.values(view.groups);
+    view.sent = groups.reduce((sum, group) => sum + group.places.length, 0);
+    view.tokens = groups.reduce((sum, group) => sum + group.tokens, 0);
+    return view;
+  };
+
+  const callAt = (version) => {
+    const entry = byVersion.get(version);
+    return entry?.call && (entry.branch ?? null) === branch && entry.call.view >= first ? entry : null;
   };
 
   // --- showing a moment
@@ -395,6 +483,7 @@
   const describe = (entry) => {
     if (!entry) return "";
     if (entry.boundary) return "Compaction";
+    if (entry.call) return `Call of ${plain(entry.call.model || "a model")}`;
     if (!entry.role) return plain(entry.type);
     const part = entry.parts.find((one) => one.text || one.name) || {};
     const text = part.is === "result" ? `${part.name || calls.get(part.id)?.name || ""} answered` : part.is === "call" ? `calls ${part.name}` : part.text || "";
@@ -445,7 +534,7 @@
         ),
       );
     }
-    const counts = { covered: view.until - view.kinds.size, replaced: 0, elsewhere: 0 };
+    const counts = { covered: view.until - view.kinds.size, omitted: 0, replaced: 0, elsewhere: 0 };
     for (const kind of view.kinds.values()) if (kind in counts) counts[kind] += 1;
     for (const [kind, amount] of Object.entries(counts)) {
       if (!amount) continue;
@@ -562,11 +651,13 @@
     const at = Math.min(last, Math.max(first, version));
     if (at === now.version) return;
     now.version = at;
-    now.view = viewAt(at);
+    const call = callAt(at);
+    now.view = call ? viewOfCall(call) : viewAt(at);
     markKinds(now.view);
     if (now.mode === "told") showTold(now.view);
     showMoment(now.view);
     showTotals(now.view);
+    showCall(call);
     markBoundary(at);
   };
 
@@ -628,6 +719,12 @@
   };
   jump("previous-boundary", boundaryEnds, false);
   jump("next-boundary", boundaryEnds, true);
+
+  const jumpToCalls = () => {
+    const versions = entries.filter((entry) => callAt(entry.v)).map((entry) => entry.v);
+    jump("previous-call", versions, false);
+    jump("next-call", versions, true);
+  };
 
   const boundaryButtons = [];
   const buildBoundaries = () => {
@@ -817,6 +914,7 @@
   byId("told").append(...Object.values(toldSections).map(({ section }) => section));
   build();
   buildBoundaries();
+  jumpToCalls();
   if (carriedLight) {
     list.before(make("p", { class: "notice" }, `${count(carriedLight, "message")} that the model was told here are shown in earlier parts.`));
   }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -61,7 +61,7 @@ def write_report(
     """Write a session as an HTML page that needs no network: what was said, and what the model was told when.
 
     With a `branch` it is what the model of this sub-agent was told. A log of more than `messages_of_part`
-    messages becomes several files beside each other, linked in order. They appear when all of them are complete.
+    messages becomes several files beside each other, which link each other. They appear when all are complete.
 
     Raises `SessionNotFoundError`, `ReportExistsError` unless `replace`, `ReportExtraMissingError`, `OSError`.
     """
@@ -124,7 +124,6 @@ def _common(
         "style": Markup(style),  # noqa: S704
         "policy": policy(script, style),
         "session": _session(details, branch, measures),
-        "as_json": lambda value: Markup(json_for_html(value)),  # noqa: S704 - escaped there
     }
 
 
@@ -132,11 +131,14 @@ def _of_page(
     page: PageData, parts: Sequence[Part], place: int, common: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """What only this page has."""
+    from markupsafe import Markup
+
     names = [{"name": part.name, "first": part.first, "last": part.last} for part in parts]
+    data = {**page.to_dict(), "session": common["session"], "part": place, "parts": names}
     return {
         "part": place + 1,
         "parts": parts,
-        "page": {**page.to_dict(), "session": common["session"], "part": place, "parts": names},
+        "data": Markup(json_for_html(data)),  # noqa: S704 - escaped there
     }
 
 
@@ -187,8 +189,11 @@ def _file(name: str) -> str:
     return (files("turnlog.infrastructure.report") / name).read_text("utf-8").replace("\r\n", "\n")
 
 
-def _counted(estimator: TokenEstimator) -> Any:
-    return lambda event: max(0, estimator.estimate(event.message))
+def _counted(estimator: TokenEstimator) -> Callable[[SessionEvent], int]:
+    def tokens(event: SessionEvent) -> int:
+        return max(0, estimator.estimate(event.message)) if event.message else 0
+
+    return tokens
 
 
 def _names(path: Path, parts: int) -> list[Path]:
