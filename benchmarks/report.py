@@ -1,7 +1,7 @@
 """What a report of 5,000 messages costs: writing it, opening it in a browser, and moving its slider.
 
-Run it with `python -m benchmarks.report`; `--quick` takes a tenth of the messages. The browser is the one that
-TURNLOG_CHROMIUM names, else one on the path.
+Run it with `python -m benchmarks.report`; `--quick` takes a tenth of the messages. The browser is the one
+that TURNLOG_CHROMIUM names, else one on the path.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ MOVE = """
     const begin = performance.now();
     slider.dispatchEvent(new Event("input"));
     await frame();
-    await new Promise((done) => { const { port1, port2 } = new MessageChannel(); port2.onmessage = done; port1.postMessage(0); });
+    await new Promise((done) => {
+      const { port1, port2 } = new MessageChannel();
+      port2.onmessage = done;
+      port1.postMessage(0);
+    });
     times.push(performance.now() - begin);
   }
   return times;

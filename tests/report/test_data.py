@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_a_long_log_is_parted_into_windows_without_gaps(sessions: SessionService
     assert len(windows) == 4
     assert windows[0][0] == 0
     assert windows[-1][1] == sessions.version(session_id)
-    assert all(first == last + 1 for (_, last), (first, _) in zip(windows, windows[1:], strict=False))
+    assert all(first == last + 1 for (_, last), (first, _) in pairwise(windows))
 
 
 def test_each_message_of_a_parted_log_is_said_in_one_window(sessions: SessionService) -> None:

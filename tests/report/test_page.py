@@ -464,7 +464,8 @@ def test_a_picture_in_the_message_is_drawn(sessions: SessionService, open_report
     page = open_report("s")
     assert (
         page.run(
-            "document.querySelector('main img').decode().then(() => document.querySelector('main img').naturalWidth)"
+            "(async (image) => { await image.decode(); return image.naturalWidth })"
+            "(document.querySelector('main img'))"
         )
         == 1
     )

@@ -60,7 +60,7 @@ def test_the_policy_allows_our_script_and_our_style_and_no_other(page: str) -> N
     found = Elements(page)
     (policy,) = [
         attributes["content"] or ""
-        for tag, attributes in found.found
+        for _, attributes in found.found
         if attributes.get("http-equiv") == "Content-Security-Policy"
     ]
     _, script = found.texts["script"]

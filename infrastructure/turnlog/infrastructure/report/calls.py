@@ -52,7 +52,7 @@ def call_data(payload: Payload, contents: Contents) -> Data:
     also = _system(payload, contents)
     told = payload.get("told")
     if isinstance(told, Sequence) and not isinstance(told, str) and not payload.get("picked"):
-        runs, unstored = _conversation(cast("Sequence[Any]", told), contents)
+        runs, unstored = _conversation(told, contents)
         data["told"] = runs
         also += unstored
     if payload.get("filter"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from turnlog.domain.log import CompactionBoundary, SessionEvent
+from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
 from turnlog.domain.query import said_at
 from turnlog.infrastructure.report.calls import PROMPT, REPLY, Contents, call_data, reply_data
 from turnlog.infrastructure.report.content import Data, parts_data
@@ -92,15 +92,16 @@ class _Page:
             data = self._message(event, turn if event.starts_turn else None)
             self._append(event, {**data, "tokens": self.measures.costs[event.version]})
         else:
+            payload = event.payload or {}
             self.contents.keep(event)
             self.entries.append(
-                {**_entry(event), **self._payload(event), "payload": _json(event.payload or {})}
+                {**_entry(event), **self._call(event.type, payload), "payload": _json(payload)}
             )
 
-    def _payload(self, event: SessionEvent) -> Data:
-        if event.type == PROMPT:
-            return {"call": call_data(event.payload or {}, self.contents)}
-        return {"reply": reply_data(event.payload or {})} if event.type == REPLY else {}
+    def _call(self, kind: EventType, payload: Mapping[str, Any]) -> Data:
+        if kind == PROMPT:
+            return {"call": call_data(payload, self.contents)}
+        return {"reply": reply_data(payload)} if kind == REPLY else {}
 
     def views(self) -> list[Data]:
         """By boundary, which messages it made the view of, in its order; what it names comes later too."""

@@ -260,7 +260,7 @@
       entryHead(entry, attempt > 1 ? `Call, attempt ${number.format(attempt)}` : "Call", null),
       make("p", { class: "did", dir: "auto" }, [plain(model || "a model"), `view of version ${number.format(view)}`, size(bytes)].filter(Boolean).join(", ")),
       make("div", { class: "around" }, button),
-      fold("data", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
+      fold("record", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
     );
   };
 
@@ -279,7 +279,7 @@
       { class: "entry event", id: `e-${entry.id}`, tabindex: "-1" },
       entryHead(entry, "Answer to the call", null),
       make("p", { class: "aside-note", dir: "auto" }, plain(figuresOf(entry.reply).join(", "))),
-      fold("data", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
+      fold("record", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
     );
 
   const showCall = (entry) => {
@@ -290,7 +290,7 @@
     const facts = [["Model", call.model], ["Body", size(call.bytes)], ["Renderer", call.renderer], ["Tools", call.tools?.join(", ")]].filter(([, value]) => value);
     const inner = (one) => {
       const of = one.place === undefined ? "" : `, in place of v${messages[viewAt(call.view).told[one.place]]?.v ?? "?"}`;
-      return fold("data", [make("b", {}, one.what + of)], ...one.parts.map((part) => partNode(part, {})));
+      return fold("record", [make("b", {}, one.what + of)], ...one.parts.map((part) => partNode(part, {})));
     };
     return place.replaceChildren(
       ...[
@@ -299,8 +299,8 @@
         reply ? make("p", { class: "aside-note", dir: "auto" }, plain(figuresOf(reply).join(", "))) : make("p", { class: "aside-note" }, "No answer was recorded."),
         call.filter && !call.told ? make("p", { class: "aside-note" }, "A filter left some of the view out; which messages, `turnlog audit told` says.") : null,
         ...call.also.map(inner),
-        call.filter ? fold("data", [make("b", {}, "Filter")], textNode(call.filter, true)) : null,
-        call.settings ? fold("data", [make("b", {}, "Settings")], textNode(call.settings, true)) : null,
+        call.filter ? fold("record", [make("b", {}, "Filter")], textNode(call.filter, true)) : null,
+        call.settings ? fold("record", [make("b", {}, "Settings")], textNode(call.settings, true)) : null,
       ].filter(Boolean),
     );
   };
@@ -310,7 +310,7 @@
       "li",
       { class: "entry event", id: `e-${entry.id}`, tabindex: "-1" },
       entryHead(entry, plain(entry.type), make("span", { class: "chip" }, "Not told")),
-      fold("data", [make("b", {}, "Payload"), hint(beginning(entry.payload, 100))], textNode(entry.payload, true)),
+      fold("record", [make("b", {}, "Payload"), hint(beginning(entry.payload, 100))], textNode(entry.payload, true)),
     );
 
   const untilOf = new Map(views.map((view) => [view.version, view.until]));
@@ -528,7 +528,7 @@
           "li",
           { class: `group-${kind}` },
           make("span", { class: "dot", "aria-hidden": "true" }),
-          make("span", { class: "group-name", title: why }, kind === "since" && !newestView(view.version) ? "All of it" : name),
+          make("span", { class: "group-name", title: why }, kind === "since" && !newestView(view.version) ? "Said so far" : name),
           figure(group.places.length, "message"),
           figure(group.tokens, "token"),
         ),

@@ -17,6 +17,7 @@ from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.ids import check_branch
+from turnlog.domain.log import SessionEvent
 from turnlog.infrastructure.report.chart import Chart, chart_of
 from turnlog.infrastructure.report.data import PageData, pages
 from turnlog.infrastructure.report.errors import ReportExistsError, ReportExtraMissingError
@@ -61,7 +62,8 @@ def write_report(
     """Write a session as an HTML page that needs no network: what was said, and what the model was told when.
 
     With a `branch` it is what the model of this sub-agent was told. A log of more than `messages_of_part`
-    messages becomes several files beside each other, which link each other. They appear when all are complete.
+    messages becomes several files beside each other, which link each other. They appear when all of them are
+    complete.
 
     Raises `SessionNotFoundError`, `ReportExistsError` unless `replace`, `ReportExtraMissingError`, `OSError`.
     """

@@ -157,7 +157,7 @@ def report(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Write a session as an HTML page: what was said, and what the model was told at every moment."""
+    """Write a session as an HTML page that needs no network."""
     from turnlog.infrastructure.cli.reporting import report_session
 
     settings = settings_of(context, db, as_json)
