@@ -100,8 +100,9 @@ def record(
 
 
 def with_calls(sessions: SessionService) -> tuple[str, int]:
-    """A session with one recorded call, and the version of its prompt."""
+    """A session that was compacted, with one recorded call, and the version of its prompt."""
     session_id = of_parcels(sessions, 3)
+    sessions.compact(session_id, None, last_turns(2, Digest()))
     system = {"content": "Answer in Swedish."}
     record(sessions, session_id, "PROMPT_CONTENT", "content-abc", system)
     said = sessions.append_message(session_id, Message.user("And now?"))
@@ -118,7 +119,7 @@ def with_calls(sessions: SessionService) -> tuple[str, int]:
         "renderer": "openai.chat/1",
         "bytes": 4_321,
         "system": "abc",
-        "told": ["0-2", shortened, "9-13", unstored],
+        "told": ["0,2", shortened, "5-6,11", unstored],
         "settings": {"max_output_tokens": 99},
     }
     version = record(sessions, session_id, "PROMPT_RENDERED", "call-1", prompt)

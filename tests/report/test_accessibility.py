@@ -226,6 +226,7 @@ def test_nothing_sticks_out_at_the_side(
     page = open_report(session_id, width=width)
     page.settle()
     assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run("[...document.querySelectorAll('.text')].every((n) => n.scrollWidth <= n.clientWidth)")
 
 
 @pytest.mark.parametrize("width", [390, 1440])

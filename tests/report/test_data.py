@@ -60,6 +60,7 @@ def test_tokens_are_counted_as_the_service_counts_them(sessions: SessionService)
 def test_what_a_version_costs_is_what_is_sent_of_its_view(sessions: SessionService) -> None:
     session_id = of_parcels(sessions)
     sessions.append_message(session_id, Message.system("Be brief."))
+    assert measured(sessions, session_id).in_view[-1] == sessions.usage(session_id).tokens
     sessions.compact(session_id, None, last_turns(2, Digest()))
     measures = measured(sessions, session_id)
     assert measures.in_view[-1] == sessions.usage(session_id).tokens

@@ -202,6 +202,7 @@
       make("h3", {}, title),
       chip,
       entry.branch ? make("span", { class: "badge", dir: "auto" }, `branch ${plain(entry.branch)}`) : null,
+      entry.carried ? make("span", { class: "badge" }, "of an earlier part") : null,
       entry.turn ? make("span", { class: "turn" }, `turn ${number.format(entry.turn)}`) : null,
       make("span", { class: "spread" }),
       entry.tokens === undefined ? null : make("span", { class: "cost" }, count(entry.tokens, "token")),
@@ -513,6 +514,7 @@
   const figure = (n, what) => make("span", { class: "group-count" }, number.format(n), make("span", { class: "hidden-label" }, ` ${what}${n === 1 ? "" : "s"}`));
 
   const showTotals = (view) => {
+    byId("print-moment").textContent = `At version ${number.format(view.version)} of ${number.format(head)}`;
     byId("told-tokens").textContent = `≈ ${number.format(view.tokens)} tokens`;
     byId("told-count").textContent = `in ${count(view.sent, "message")}`;
     const rows = [make("li", { class: "group-head", "aria-hidden": "true" }, ...["messages", "tokens"].map((what) => make("span", { class: "group-count" }, what)))];
