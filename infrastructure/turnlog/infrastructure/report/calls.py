@@ -50,9 +50,8 @@ def call_data(payload: Payload, contents: Contents) -> Data:
         if name in payload
     }
     also = _system(payload, contents)
-    told = payload.get("told")
-    if isinstance(told, Sequence) and not isinstance(told, str) and not payload.get("picked"):
-        runs, unstored = _conversation(told, contents)
+    if "told" in payload and not payload.get("picked"):
+        runs, unstored = _conversation(payload["told"], contents)
         data["told"] = runs
         also += unstored
     if payload.get("filter"):

@@ -29,6 +29,20 @@ from turnlog.infrastructure.whole_files import write_whole
 MESSAGES_OF_A_PART: Final = 20_000
 """Messages of one page; a longer log becomes several."""
 
+_SCRIPT: Final = (
+    "data",
+    "nodes",
+    "parts",
+    "entries",
+    "view",
+    "moment",
+    "going",
+    "search",
+    "printing",
+    "start",
+)
+"""The pieces of the page's script in their order."""
+
 
 @dataclass(frozen=True)
 class WrittenReport:
@@ -113,7 +127,7 @@ def _common(
     """What is the same on every page."""
     from markupsafe import Markup
 
-    script, style = _file("page.js"), _file("page.css")
+    script, style = _script(), _file("page.css")
     title = details.metadata.get(SessionAttributes.TITLE)
     return {
         "title": visible(title if isinstance(title, str) and title.strip() else details.id),
@@ -185,6 +199,12 @@ def json_for_html(value: object) -> str:
 
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _script() -> str:
+    """The pieces of the script as one, which leaves no names behind."""
+    pieces = "\n".join(_file(f"script/{name}.js") for name in _SCRIPT)
+    return f'"use strict";\n(() => {{\n{pieces}}})();\n'
 
 
 def _file(name: str) -> str:
