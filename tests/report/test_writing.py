@@ -136,6 +136,29 @@ def test_a_malformed_branch_writes_nothing(sessions: SessionService, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def title_of(sessions: SessionService, session_id: str, folder: Path) -> str:
+    (file,) = write_report(sessions, session_id, folder / "titled.html").files
+    found = re.search("<title>(.*) · turnlog</title>", file.read_text("utf-8"))
+    return unescape(found[1]) if found else ""
+
+
+def test_the_page_has_the_title_of_the_session(sessions: SessionService, tmp_path: Path) -> None:
+    assert title_of(sessions, of_parcels(sessions), tmp_path) == "Parcels"
+
+
+def test_without_a_title_the_page_is_named_after_the_first_turn(
+    sessions: SessionService, tmp_path: Path
+) -> None:
+    sessions.create("s")
+    sessions.append_events("s", [Message.assistant("Hi!"), Message.user("Where\n is it? " + "x" * 99)])
+    assert title_of(sessions, "s", tmp_path) == "Where is it? " + "x" * 67 + "…"
+
+
+def test_without_a_turn_the_page_is_named_after_the_session(sessions: SessionService, tmp_path: Path) -> None:
+    sessions.create("s")
+    assert title_of(sessions, "s", tmp_path) == "s"
+
+
 def test_an_empty_session_is_a_page_too(sessions: SessionService, tmp_path: Path) -> None:
     sessions.create("empty")
     written = write_report(sessions, "empty", tmp_path / "page.html")

@@ -60,6 +60,8 @@ class Measures:
     calls: list[int] = field(default_factory=list[int])
     messages: int = 0
     turns: int = 0
+    opening: str = ""
+    """What the first turn says, if it is text."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """The first and the last version of each part of the report."""
 
@@ -130,6 +132,8 @@ class _Measured:
         measures.in_log.append(self._in_log)
         measures.messages += event.message is not None
         measures.turns += event.starts_turn
+        if event.starts_turn and not measures.opening:
+            measures.opening = (event.text or "").strip()
         if event.type == PROMPT and event.branch == self._branch:
             measures.calls.append(event.version)
         self._note(event, before, was_whole)

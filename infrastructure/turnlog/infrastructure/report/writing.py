@@ -29,6 +29,9 @@ from turnlog.infrastructure.whole_files import write_whole
 MESSAGES_OF_A_PART: Final = 20_000
 """Messages of one page; a longer log becomes several."""
 
+_TITLE: Final = 80
+"""Characters of a title that is made of what was said."""
+
 _SCRIPT: Final = (
     "data",
     "nodes",
@@ -128,9 +131,8 @@ def _common(
     from markupsafe import Markup
 
     script, style = _script(), _file("page.css")
-    title = details.metadata.get(SessionAttributes.TITLE)
     return {
-        "title": visible(title if isinstance(title, str) and title.strip() else details.id),
+        "title": visible(_title(details, measures)),
         "session_id": visible(details.id),
         "branch": None if branch is None else visible(branch),
         "facts": _facts(details, measures),
@@ -141,6 +143,15 @@ def _common(
         "policy": policy(script, style),
         "session": _session(details, branch, measures),
     }
+
+
+def _title(details: SessionDetails, measures: Measures) -> str:
+    """The session's title, else how its first turn begins, else its id."""
+    title = details.metadata.get(SessionAttributes.TITLE)
+    if isinstance(title, str) and title.strip():
+        return title
+    opening = " ".join(measures.opening[: _TITLE * 4].split())
+    return (opening if len(opening) <= _TITLE else f"{opening[:_TITLE].rstrip()}…") or details.id
 
 
 def _of_page(

@@ -92,6 +92,9 @@ const boundaryNode = (entry) => {
   );
 };
 
+// Whether a call was one of the model whose view the page shows.
+const isOfBranch = (entry) => (entry.branch ?? null) === branch;
+
 const callNode = (entry) => {
   const { model, bytes, attempt, view } = entry.call;
   const button = make("button", { type: "button" }, "What it was told");
@@ -107,7 +110,7 @@ const callNode = (entry) => {
         .filter(Boolean)
         .join(", "),
     ),
-    make("div", { class: "around" }, button),
+    isOfBranch(entry) ? make("div", { class: "around" }, button) : null,
     fold("record", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
   );
 };

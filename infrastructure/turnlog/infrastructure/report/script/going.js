@@ -107,11 +107,11 @@ for (const input of document.querySelectorAll("input[name=mode]")) {
 
 const isShown = (entry) => entry.node && (now.mode === "log" || TOLD.has(entry.kind));
 
-const open = (entry) => {
+const open = (entry, block = "start") => {
   if (now.mode === "told" && !isShown(entry)) {
     document.querySelector("input[name=mode][value=log]").click();
   }
-  scrollTo(entry.node);
+  scrollTo(entry.node, block);
   entry.node.focus({ preventScroll: true });
 };
 
@@ -122,7 +122,7 @@ const follow = () => {
     const wanted = Math.min(Number(version[1]), head);
     slider.value = wanted;
     show(wanted);
-    if (now.entry && now.mode === "log") open(now.entry);
+    if (now.entry && now.mode === "log") open(now.entry, "center");
     return true;
   }
   if (!hash.startsWith("#e-")) return false;

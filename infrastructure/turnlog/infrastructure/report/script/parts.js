@@ -8,7 +8,7 @@ const fold = (className, summary, ...children) =>
 
 const hint = (text) => make("span", { class: "hint", dir: "auto" }, text);
 
-const LONG = 1600;
+const LONG = 5000;
 
 const partText = (part, entry) => {
   if (entry.role === "system" && part.text.length > 400) {
@@ -18,7 +18,7 @@ const partText = (part, entry) => {
       textNode(part.text),
     );
   }
-  if (part.text.length > LONG * 3) {
+  if (part.text.length > LONG) {
     return fold(
       "long",
       [make("b", {}, `${number.format(part.text.length)} characters`), hint(beginning(part.text, 120))],

@@ -90,5 +90,5 @@ const viewOfCall = (entry) => {
 
 const callAt = (version) => {
   const entry = byVersion.get(version);
-  return entry?.call && (entry.branch ?? null) === branch && entry.call.view >= first ? entry : null;
+  return entry?.call && isOfBranch(entry) && entry.call.view >= first ? entry : null;
 };
