@@ -89,11 +89,16 @@ def at_random(sessions: SessionService, seed: int, steps: int) -> str:
 
 
 def record(
-    sessions: SessionService, session_id: str, kind: str, event_id: str, payload: dict[str, Any]
+    sessions: SessionService,
+    session_id: str,
+    kind: str,
+    event_id: str,
+    payload: dict[str, Any],
+    branch: str | None = None,
 ) -> int:
     """Appends an event of a type that only turnlog itself writes, as its recorder of calls does."""
     session: Session = sessions.app.repository.get(aggregate_id(session_id))
-    new = NewEvent(type=EventType(kind), payload=payload)
+    new = NewEvent(type=EventType(kind), payload=payload, branch=branch)
     session.append(new, event_id=event_id, now=datetime.now(UTC))
     sessions.app.save(session)
     return session.version

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from tests.report.browser import Browser, Page
 from tests.report.conftest import OpenReport
-from tests.report.conversations import AUDIT, Digest, at_random, last_turns, of_parcels, with_calls
+from tests.report.conversations import AUDIT, Digest, at_random, last_turns, of_parcels, record, with_calls
 
 from turnlog.application import SessionService
 from turnlog.domain import Message, SessionEvent
@@ -244,6 +244,37 @@ def test_a_call_shows_what_was_sent_and_not_stored(sessions: SessionService, ope
         "1,234 tokens in, 5 tokens out, 810 ms, ended by stop",
     ):
         assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ({"patch": ["v", "a body"], "form": "compact"}, "The application made this request itself"),
+        ({"told": ["0"], "picked": True, "filter": {"last_n": 1}}, "A filter left some of the view out"),
+        ({"told": ["0"]}, None),
+    ],
+)
+def test_a_call_of_which_the_page_does_not_know_what_it_held_says_so(
+    sessions: SessionService, open_report: OpenReport, payload: dict[str, Any], said: str | None
+) -> None:
+    session_id = of_parcels(sessions, 1)
+    prompt = {"call": "c", "attempt": 1, "view": sessions.version(session_id), "model": "m", **payload}
+    version = record(sessions, session_id, "PROMPT_RENDERED", "c", prompt)
+    shown = open_report(session_id, f"#v{version}").run(
+        "document.querySelector('.inexact')?.textContent ?? null"
+    )
+    assert shown is None if said is None else shown.startswith(said)
+
+
+def test_the_call_of_another_branch_is_no_stop(sessions: SessionService, open_report: OpenReport) -> None:
+    session_id = of_parcels(sessions, 1)
+    prompt = {"call": "c", "attempt": 1, "view": sessions.version(session_id), "told": ["0"]}
+    record(sessions, session_id, "PROMPT_RENDERED", "c", prompt, branch="researcher")
+    assert open_report(session_id).run("document.getElementById('next-call').hidden") is True
+    assert (
+        open_report(session_id, branch="researcher").run("document.getElementById('next-call').hidden")
+        is False
+    )
 
 
 def test_the_buttons_go_from_call_to_call(sessions: SessionService, open_report: OpenReport) -> None:

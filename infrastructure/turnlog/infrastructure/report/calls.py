@@ -41,8 +41,9 @@ class Contents:
 def call_data(payload: Payload, contents: Contents) -> Data:
     """What a prompt says of its call.
 
-    `told` are places in what the view at version `view` tells the branch, as runs; without it all of that was
-    told. `also` is what was sent and stands in no log.
+    `told` are places in what the view at version `view` tells the branch, as runs. It is missing where a
+    filter picked among them, and where the application made the body itself (`made_elsewhere`). `also` is
+    what was sent and stands in no log.
     """
     data = {
         name: payload[name]
@@ -54,6 +55,8 @@ def call_data(payload: Payload, contents: Contents) -> Data:
         runs, unstored = _conversation(payload["told"], contents)
         data["told"] = runs
         also += unstored
+    elif not payload.get("picked"):
+        data["made_elsewhere"] = True
     if payload.get("filter"):
         data["filter"] = _json(payload["filter"])
     if payload.get("settings"):

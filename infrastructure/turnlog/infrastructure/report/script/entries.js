@@ -133,6 +133,12 @@ const replyNode = (entry) =>
     fold("record", [make("b", {}, "As it was recorded")], textNode(entry.payload, true)),
   );
 
+// Why the page cannot say which messages of the view a call held.
+const inexact = (call) =>
+  call.made_elsewhere
+    ? "The application made this request itself, so it may have held something else than the view: its body says what."
+    : "A filter left some of the view out: the body of the request says which messages.";
+
 const showCall = (entry) => {
   const place = byId("call");
   if (!entry) return place.replaceChildren();
@@ -165,13 +171,7 @@ const showCall = (entry) => {
       reply
         ? make("p", { class: "aside-note", dir: "auto" }, plain(figuresOf(reply).join(", ")))
         : make("p", { class: "aside-note" }, "No answer was recorded."),
-      call.filter && !call.told
-        ? make(
-            "p",
-            { class: "aside-note" },
-            "A filter left some of the view out; which messages, `turnlog audit told` says.",
-          )
-        : null,
+      call.told ? null : make("p", { class: "aside-note inexact" }, inexact(call)),
       ...call.also.map(inner),
       call.filter ? fold("record", [make("b", {}, "Filter")], textNode(call.filter, true)) : null,
       call.settings ? fold("record", [make("b", {}, "Settings")], textNode(call.settings, true)) : null,
