@@ -28,7 +28,14 @@ app = typer.Typer(
 
 _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
     "Start": (about.demo, about.version, writing.import_),
-    "Read": (reading.sessions, reading.log, reading.view, reading.search, reading.export),
+    "Read": (
+        reading.sessions,
+        reading.log,
+        reading.view,
+        reading.search,
+        reading.report,
+        reading.export,
+    ),
     "Compact": (writing.compact, writing.strategies),
     "End of a session": (
         ending.extend,

@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_STEERING = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f"
-"""What steers a terminal or hides text (C1 controls, direction marks, tags), or has no UTF-8 form."""
+from turnlog.infrastructure.visible import STEERING
+from turnlog.infrastructure.visible import visible as visible
 
 _UNBOUNDED = 1_000_000
 
-_HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f{_STEERING}]")
-_HIDDEN_IN_JSON = re.compile(f"[{_STEERING}]")
+_HIDDEN_IN_JSON = re.compile(f"[{STEERING}]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 
@@ -37,15 +36,6 @@ def print_table(table: Table) -> None:
     """Print the table: within the width of a terminal, elsewhere as wide as it is."""
     out = console()
     (out if out.is_terminal else console(width=_UNBOUNDED)).print(table)
-
-
-def visible(text: str) -> str:
-    """The text with every control character as a visible mark; line breaks stay, tabs become spaces.
-
-    >>> visible("\\x1b[2J done")
-    '␛[2J done'
-    """
-    return _HIDDEN.sub(_mark, text.replace("\r\n", "\n").expandtabs(4))
 
 
 def one_line(text: str) -> str:
@@ -84,15 +74,6 @@ def write_json_text(text: str, *, stderr: bool = False) -> None:
     stream = sys.stderr if stderr else sys.stdout
     is_utf8 = stream.encoding.replace("-", "").lower() == "utf8"
     stream.write((_HIDDEN_IN_JSON if is_utf8 else _NOT_ASCII).sub(_json_escape, text) + "\n")
-
-
-def _mark(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _json_escape(match: re.Match[str]) -> str:

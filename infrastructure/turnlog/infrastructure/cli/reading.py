@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +41,7 @@ from turnlog.infrastructure.cli.output import (
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.rendering import event_line, message_block
 from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.whole_files import write_whole
 
 _ASKED = "@ask"
 """The id of the message that `--ask` adds to a view."""
@@ -182,22 +181,7 @@ def _write_file(path: Path, lines: Iterable[str]) -> None:
         with given.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
         return
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """The mask of new files, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    write_whole([(path, (f"{line}\n" for line in lines))])
 
 
 def event_data(event: SessionEvent) -> dict[str, Any]:

@@ -141,3 +141,24 @@ def export(
     from turnlog.infrastructure.cli.reading import export_session
 
     return export_session(settings_of(context, db, as_json), session, output)
+
+
+def report(
+    context: typer.Context,
+    session: SessionId,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", show_default=False)
+    ],
+    branch: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What this sub-agent was told.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Write a session as an HTML page that needs no network."""
+    from turnlog.infrastructure.cli.reporting import report_session
+
+    settings = settings_of(context, db, as_json)
+    return report_session(settings, session, output, branch=branch, force=force)

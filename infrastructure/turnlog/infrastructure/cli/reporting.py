@@ -1,0 +1,40 @@
+"""The command about reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.output import console, visible, write_json
+from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.report import write_report
+
+
+def report_session(settings: Settings, given: str, output: Path, *, branch: str | None, force: bool) -> int:
+    """Write the session as an HTML page, or for a very long log as several."""
+    with database.reading(settings.database) as service:
+        written = write_report(
+            service, database.session_id(service, given), output, branch=branch, replace=force
+        )
+    if settings.json:
+        write_json(
+            {
+                "session": written.session_id,
+                "version": written.version,
+                "messages": written.messages,
+                "files": [str(file) for file in written.files],
+            }
+        )
+        return Status.DONE
+    size = sum(file.stat().st_size for file in written.files)
+    out = console()
+    out.print(
+        f"Wrote {visible(str(written.files[0]))} ({size:,} bytes). Open it in a browser.", soft_wrap=True
+    )
+    if len(written.files) > 1:
+        out.print(
+            f"The log is long: it is {len(written.files):,} pages, up to {visible(str(written.files[-1]))}. "
+            "Keep them in one folder.",
+            soft_wrap=True,
+        )
+    return Status.DONE
