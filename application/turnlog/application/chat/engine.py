@@ -83,7 +83,7 @@ class Opening:
     runs: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entry:
     """A message of the turn, its place in it, and its event once it is stored."""
 
