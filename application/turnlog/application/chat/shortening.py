@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role, ToolCallResponsePart
@@ -84,7 +85,7 @@ def _depth(rounds: Sequence[_Round], beside: int, limit: int, keep: int) -> tupl
         total += newest.whole
         for kept in (keep, 1):
             if total > limit:
-                for one in rounds[short : count - kept]:
+                for one in rounds[short : max(short, count - kept)]:
                     total += one.short - one.whole
                     short += 1
             if total > limit:
@@ -100,7 +101,7 @@ def _rounds(
     tokens: Callable[[SessionEvent], int],
 ) -> Iterator[_Round]:
     asked = [place for place, event in enumerate(events) if event.role is Role.ASSISTANT and event.tool_calls]
-    for call, following in zip(asked, [*asked[1:], len(events)], strict=True):
+    for call, following in pairwise([*asked, len(events)]):
         results = tuple(place for place in range(call + 1, following) if place in small)
         own = tokens(events[call])
         yield _Round(
