@@ -461,7 +461,7 @@ class TurnEngine:
         strategy = settings.strategy
         if strategy is None:
             return None
-        beside = (*self._asking.beside, *pending)
+        beside = (*self._asking.beside, *(replace(event, synthetic=True) for event in pending))
         trigger = (
             CalibratedTrigger(settings.trigger, self._model.model, beside)
             if asks and settings.trigger is not None
