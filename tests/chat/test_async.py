@@ -25,6 +25,8 @@ from turnlog.application.chat import (
 )
 from turnlog.domain import (
     CompactionWindow,
+    Message,
+    SummaryRequest,
     TurnCountTrigger,
     TurnInProgressError,
     TurnlogError,
@@ -287,6 +289,24 @@ def test_a_pass_behind_the_answer_is_in_the_turn(sessions: SessionService) -> No
     )
     run(chat.send(SID, "one"))
     assert run(chat.send(SID, "two")).compaction is not None
+
+
+def test_a_summarizer_that_is_a_coroutine_is_awaited(sessions: SessionService) -> None:
+    class Recap:
+        async def summarize(self, request: SummaryRequest) -> list[Message]:
+            await asyncio.sleep(0)
+            assert request.covered
+            return [Message.user("What was said?"), Message.assistant("This.")]
+
+    chat = AsyncSessionChat(
+        sessions,
+        AsyncScriptedModel(["hi"]),
+        trigger=TurnCountTrigger(1),
+        strategy=WindowCompactionStrategy(CompactionWindow.last_turns(1), Recap()),
+    )
+    run(chat.send(SID, "one"))
+    run(chat.send(SID, "two"))
+    assert [event.text for event in sessions.view(SID).events][:2] == ["What was said?", "This."]
 
 
 def test_the_context_of_the_caller_is_stored_with_the_turn(sessions: SessionService) -> None:

@@ -19,6 +19,7 @@ from turnlog.domain import (
     Message,
     MessageFilter,
     SessionEvent,
+    SummaryRequest,
     TokenCountTrigger,
     TurnCountTrigger,
     WindowCompactionStrategy,
@@ -140,7 +141,8 @@ def test_usage_from_before_a_boundary_with_a_summary_of_the_same_length_does_not
     sessions: SessionService,
 ) -> None:
     class Recap:
-        def summarize(self, _: object) -> list[Message]:
+        def summarize(self, request: SummaryRequest) -> list[Message]:
+            assert request.covered
             return [Message.user("What was said?"), Message.assistant("This.")]
 
     talk = chat(sessions, counted(2.0))

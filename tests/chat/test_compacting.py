@@ -172,6 +172,22 @@ def test_an_overflow_in_a_long_turn_shortens_old_results(sessions: SessionServic
     ]
 
 
+def test_what_came_while_a_summary_was_written_is_preserved(sessions: SessionService) -> None:
+    class TypedOn:
+        def summarize(self, request: SummaryRequest) -> list[Message]:
+            assert request.covered
+            sessions.append_message(SID, Message.user("and another thing"))
+            return [Message.user("What was said?"), Message.assistant("This.")]
+
+    strategy = WindowCompactionStrategy(CompactionWindow.last_turns(1), TypedOn())
+    chat = SessionChat(sessions, ScriptedModel(["hi"]), trigger=TurnCountTrigger(1), strategy=strategy)
+    chat.send(SID, "one")
+    turn = chat.send(SID, "two")
+    assert turn.compaction is not None
+    assert not turn.compaction.is_unchanged
+    assert [event.text for event in sessions.view(SID).events][-3:] == ["two", "hi", "and another thing"]
+
+
 def test_a_branch_is_compacted_by_its_own_turns(sessions: SessionService) -> None:
     chat = SessionChat(sessions, ScriptedModel(["hi"]))
     chat.send(SID, "root")

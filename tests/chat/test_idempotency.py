@@ -20,6 +20,7 @@ from turnlog.application.chat import (
     SessionChat,
     StreamInterruptedError,
     TooManyRoundsError,
+    Turn,
     Usage,
 )
 from turnlog.domain import InvalidIdError, Message, MessageFilter, Role, TurnInProgressError
@@ -162,8 +163,12 @@ def test_a_retry_while_the_first_call_still_runs_is_refused(sessions: SessionSer
 def test_two_calls_with_one_key_at_once_ask_once(sessions: SessionService) -> None:
     model = ScriptedModel(["hi", unasked])
     chat = SessionChat(sessions, model)
+
+    def send(_: int) -> Turn:
+        return chat.send(SID, "hello", idempotency_key="k", wait=30)
+
     with ThreadPoolExecutor(4) as pool:
-        turns = list(pool.map(lambda _: chat.send(SID, "hello", idempotency_key="k", wait=30), range(4)))
+        turns = list(pool.map(send, range(4)))
     assert [turn.text for turn in turns] == ["hi"] * 4
     assert sum(turn.is_repeat for turn in turns) == 3
     assert lines(sessions) == ["User: hello", "Assistant: hi"]

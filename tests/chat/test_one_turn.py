@@ -219,7 +219,7 @@ def test_a_turn_that_was_taken_over_keeps_what_it_had_and_stops(timed: SessionSe
         other.send(SID, "are you there?")
         return "good morning"
 
-    chat = SessionChat(timed, ScriptedModel([calls("c1 sleep", "c2 sleep"), "ok"]), tools=[sleep])
+    chat = SessionChat(timed, ScriptedModel([calls("c1 sleep"), "ok"]), tools=[sleep])
     with pytest.raises(TurnTakenOverError):
         chat.send(SID, "go")
     assert "Tool [responses: sleep -> good morning]" in lines(timed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from tests.support.chats import SID, lines, messages
 from tests.support.scripted_chat import ScriptedModel, calls, says
@@ -16,6 +19,7 @@ from turnlog.application.chat import (
     Usage,
 )
 from turnlog.domain import (
+    CompactionRequest,
     EventFilter,
     EventType,
     InvalidSettingError,
@@ -253,23 +257,28 @@ def test_what_is_no_error_of_a_model_ends_the_turn_as_well(sessions: SessionServ
     assert chat.send(SID, "hello again").text == "hi"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_rounds": 0},
-        {"max_message_tokens": 0},
-        {"max_request_tokens": -1},
-        {"keep_tool_results": 0},
-        {"tool_time_limit": 0},
-        {"trigger": lambda _: True},
-        {"system": "last"},
-    ],
-)
+def _fires(_: CompactionRequest) -> bool:
+    return True
+
+
+REFUSED: list[dict[str, Any]] = [
+    {"max_rounds": 0},
+    {"max_message_tokens": 0},
+    {"max_request_tokens": -1},
+    {"keep_tool_results": 0},
+    {"tool_time_limit": 0},
+    {"lease": timedelta(0)},
+    {"trigger": _fires},
+    {"system": "last"},
+]
+
+
+@pytest.mark.parametrize("settings", REFUSED, ids=lambda one: next(iter(one)))
 def test_a_setting_that_cannot_be_meant_is_refused(
-    sessions: SessionService, settings: dict[str, object]
+    sessions: SessionService, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidSettingError):
-        SessionChat(sessions, ScriptedModel(["hi"]), **settings)  # type: ignore[arg-type]
+        SessionChat(sessions, ScriptedModel(["hi"]), **settings)
 
 
 # --- branches

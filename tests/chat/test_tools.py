@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from sqlite3 import Connection
 from typing import Annotated, Any
 
 import pytest
@@ -111,14 +112,20 @@ def test_the_tools_of_a_call_take_the_place_of_those_of_the_chat(sessions: Sessi
     assert model.asked[0].tools == ()
 
 
+def _any_positions(*given: int) -> None:
+    """Takes whatever comes."""
+
+
+def _any_names(**given: int) -> None:
+    """Takes whatever comes."""
+
+
+def _no_schema(connection: Connection) -> None:
+    """Takes what JSON cannot say."""
+
+
 @pytest.mark.parametrize(
-    "tool",
-    [
-        lambda *args: args,
-        lambda **named: named,
-        7,
-        Tool.of,  # its annotations have no schema
-    ],
+    "tool", [_any_positions, _any_names, _no_schema, 7], ids=["*", "**", "no schema", "7"]
 )
 def test_what_cannot_be_a_tool_is_refused_at_once(sessions: SessionService, tool: Any) -> None:
     with pytest.raises(InvalidSettingError):

@@ -7,12 +7,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
 from turnlog.application.chat.engine import Opening, TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import AsyncChatModel, RenderedRequest, ToolCallDelta
-from turnlog.application.chat.steps import Ask, Do, NextTool, Pause, StartTools, Step, Tell, TurnCutError
+from turnlog.application.chat.steps import (
+    Ask,
+    Compact,
+    Do,
+    NextTool,
+    Pause,
+    StartTools,
+    Step,
+    Tell,
+    TurnCutError,
+)
 from turnlog.application.chat.turn import Turn, TurnEvent
 from turnlog.application.chat.workers import ToolTasks
 from turnlog.application.service import SessionService
@@ -23,8 +34,9 @@ from turnlog.domain.messages import Message
 class AsyncSessionChat(ChatBase[AsyncChatModel]):
     """`SessionChat` for asyncio: the same settings and rules, and the loop is never blocked.
 
-    Tools may be coroutine functions; others run in threads. A task that is cancelled stores what came. A body
-    that the model's adapter changes while it is sent is recorded on the loop.
+    Tools may be coroutine functions; others run in threads. A summarizer that is a coroutine is awaited. A
+    task that is cancelled stores what came. Only what records a body that was changed while it was sent is
+    written on the loop.
     """
 
     async def send(
@@ -256,6 +268,14 @@ class _Run:
         match step:
             case Do():
                 return await self._used(step)
+            case Compact():
+                return await _for_asyncio(self._sessions).compact(
+                    step.session_id,
+                    step.trigger,
+                    step.strategy,
+                    branch=step.branch,
+                    on_race=step.on_race,
+                )
             case Ask():
                 return await self._model.complete(step.rendered, on_send=self._resend(step))
             case StartTools():
@@ -276,3 +296,10 @@ class _Run:
                 write.use(self._sessions)
 
         return resend
+
+
+def _for_asyncio(sessions: SessionService) -> AsyncSessionService:
+    """The service for asyncio over this one, with all that it holds."""
+    made = AsyncSessionService.__new__(AsyncSessionService)
+    made.sync = sessions
+    return made

@@ -14,6 +14,7 @@ from turnlog.application.chat.model import Rendering
 from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.settings import ChatSettings, SystemPlacement
 from turnlog.application.chat.tools import DescribedTool, Tool, ToolSet, result_content
+from turnlog.application.compacting import OnRace
 from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
@@ -39,6 +40,7 @@ class ChatBase(Generic[ModelT]):
         tools: Sequence[AnyTool] = (),
         trigger: CompactionTrigger | None = None,
         strategy: CompactionStrategy | None = None,
+        on_race: OnRace = OnRace.REBASE,
         filter: EventFilter | None = None,  # noqa: A002 - the vocabulary's word
         store: MessageFilter | None = None,
         instructions: str | None = None,
@@ -61,6 +63,7 @@ class ChatBase(Generic[ModelT]):
             tools=ToolSet(tools),
             trigger=trigger,
             strategy=strategy,
+            on_race=on_race,
             filter=filter,
             store=store,
             instructions=instructions,

@@ -28,7 +28,17 @@ from turnlog.application.chat.model import ChatReply, FinishReason, RenderedRequ
 from turnlog.application.chat.recording import ModelCall, as_events, unstored
 from turnlog.application.chat.running import ToolJob, ToolOutcome, prepared
 from turnlog.application.chat.settings import ChatSettings
-from turnlog.application.chat.steps import Ask, Do, NextTool, Pause, StartTools, Steps, Tell, TurnCutError
+from turnlog.application.chat.steps import (
+    Ask,
+    Compact,
+    Do,
+    NextTool,
+    Pause,
+    StartTools,
+    Steps,
+    Tell,
+    TurnCutError,
+)
 from turnlog.application.chat.tools import ToolContext
 from turnlog.application.chat.turn import (
     Compacted,
@@ -468,8 +478,8 @@ class TurnEngine:
             else None
         )
         try:
-            result: CompactionResult = yield Do(
-                lambda s: s.compact(self.session_id, trigger, strategy, branch=self.mark.branch)
+            result: CompactionResult = yield Compact(
+                self.session_id, trigger, strategy, self.mark.branch, settings.on_race
             )
         except Exception as error:
             _logger.warning("A compaction failed: %s.", type(error).__name__)
