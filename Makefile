@@ -24,7 +24,7 @@ soak: $(STAMP)
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches
 
 bench: $(STAMP)
-	@for name in core directory recall erasing; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
+	@for name in core directory recall erasing chat; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)

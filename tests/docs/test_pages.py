@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("howto/agent-loop.md", "explanation/compaction.md", "explanation/recall.md")
+PAGES = ("howto/agent-loop.md", "howto/chat.md", "explanation/compaction.md", "explanation/recall.md")
 
 
 @pytest.mark.parametrize("name", PAGES)
