@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -197,13 +198,15 @@ def main() -> None:
             print(row, flush=True)
         for row in turns(disk, "disk", rounds // 4):
             print(row, flush=True)
-    for measure in (commits, lambda folder: first_token(folder, rounds)):
+    measures: Sequence[Callable[[Path], Iterator[Row]]] = (
+        commits,
+        partial(first_token, rounds=rounds),
+        partial(trigger, size=10_000 if quick else 100_000, rounds=rounds),
+    )
+    for measure in measures:
         with folder_in(tmpfs) as fast:
             for row in measure(fast):
                 print(row, flush=True)
-    with folder_in(tmpfs) as fast:
-        for row in trigger(fast, 10_000 if quick else 100_000, rounds):
-            print(row, flush=True)
 
 
 if __name__ == "__main__":

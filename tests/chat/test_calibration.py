@@ -170,6 +170,22 @@ def test_a_token_trigger_fires_by_the_corrected_figure(sessions: SessionService)
     assert told(2.0, "more") < 4
 
 
+def test_what_sub_agents_said_does_not_hide_the_answers_of_the_root(sessions: SessionService) -> None:
+    seen: list[float] = []
+
+    def trigger(request: CompactionRequest) -> bool:
+        seen.append(request.cost(request.events[:1]) / Characters().estimate(Message.user("x" * 1_000)))
+        return False
+
+    talk = SessionChat(sessions, ScriptedModel([counted(1.5)]), trigger=trigger, strategy=LAST_TURN)
+    talk.send(SID, "x" * 1_000)
+    talk.send(SID, "x" * 1_000, branch="helper")
+    talk.send(SID, "y" * 1_000)
+    assert seen[-1] == pytest.approx(1.5, rel=0.01)
+    events = sessions.view(SID).told_events()
+    assert ratio_of(events, "m") == pytest.approx(1.5, rel=0.01)
+
+
 def test_a_chat_that_needs_no_figures_counts_nothing(tmp_path: Path) -> None:
     class Uncounting:
         def estimate(self, message: Message) -> int:  # noqa: ARG002 - the port's argument

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -343,6 +345,21 @@ def test_calls_of_an_answer_are_stored_before_the_tools_run(sessions: SessionSer
     model = ScriptedModel([calls("c1 look"), "done"])
     SessionChat(sessions, model, tools=[look]).send(SID, "go")
     assert seen == [["User: go", "Assistant [tool calls: look({})]"]]
+
+
+def test_each_request_begins_with_the_bytes_of_the_one_before(sessions: SessionService) -> None:
+    def ping(who: int) -> str:
+        return f"pong {who}"
+
+    lines_ = [calls('c1 ping {"who": 1}', 'c2 ping {"who": 2}', text="let me see"), calls("c1 ping"), "done"]
+    model = ScriptedModel(lines_ * 3)
+    chat = SessionChat(sessions, model, tools=[ping], instructions="Be kind.")
+    for text in ("one", "two", "three"):
+        chat.send(SID, text)
+        sessions.append_event(SID, EventType.of("ACME.AUDIT"), {"said": text})
+    bodies = [json.loads(model.render(request).body)["messages"] for request in model.asked]
+    assert len(bodies) == 9
+    assert all(after[: len(before)] == before for before, after in pairwise(bodies))
 
 
 def test_ids_of_calls_may_come_again(sessions: SessionService) -> None:

@@ -82,7 +82,7 @@ class CalibratedTrigger:
     def __call__(self, request: CompactionRequest, /) -> bool:
         """Whether the trigger fires."""
         told = request.events if request.told is None else request.told
-        ratio = ratio_of(told, self.model)
+        ratio = ratio_of(request.view.told_events() if request.told is None else told, self.model)
         tokens = request.tokens
 
         def calibrated(event: SessionEvent) -> int:
