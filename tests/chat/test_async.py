@@ -202,17 +202,22 @@ def test_a_task_that_is_cancelled_while_it_writes_leaves_no_mark(sessions: Sessi
         record = sessions.record_turn
         loop = asyncio.get_running_loop()
 
+        writes: list[int] = []
+
         def slow(*arguments: Any, **named: Any) -> Any:
+            writes.append(1)
             loop.call_soon_threadsafe(writing.set)
-            go.wait(PATIENCE)
+            if len(writes) == 1:
+                go.wait(PATIENCE)
             return record(*arguments, **named)
 
         sessions.record_turn = slow  # type: ignore[method-assign]
         task = asyncio.ensure_future(chat.send(SID, "go"))
         await writing.wait()
         task.cancel()
-        await asyncio.sleep(0)
-        sessions.record_turn = record  # type: ignore[method-assign]
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(writes) == 1, "the turn is ended behind the write that is under way"
         go.set()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.chats import SID, lines, messages
@@ -219,6 +220,23 @@ def test_a_piece_is_handed_on_before_the_model_makes_the_next_one(sessions: Sess
     with SessionChat(sessions, ScriptedModel([Stream(pieces())])).stream(SID, "go") as turn:
         seen = [(event.text, list(made)) for event in turn if isinstance(event, TextDelta)]
     assert seen == [("one", ["one"]), ("two", ["one", "two"])]
+
+
+def test_an_interrupt_while_the_question_is_written_leaves_no_mark(sessions: SessionService) -> None:
+    record = sessions.record_turn
+    interrupts = [KeyboardInterrupt()]
+
+    def written(*arguments: Any, **named: Any) -> Any:
+        write = record(*arguments, **named)
+        if interrupts:
+            raise interrupts.pop()
+        return write
+
+    sessions.record_turn = written  # type: ignore[method-assign]
+    chat = SessionChat(sessions, ScriptedModel(["hi"]))
+    with pytest.raises(KeyboardInterrupt):
+        chat.send(SID, "go")
+    assert chat.send(SID, "hello").text == "hi"
 
 
 def test_an_interrupt_of_the_program_ends_the_turn_and_is_raised(sessions: SessionService) -> None:

@@ -258,6 +258,28 @@ def test_what_a_tool_returns_after_its_time_is_nobodys_result(sessions: SessionS
     assert [line for line in lines(sessions) if "too late" in line] == []
 
 
+def test_a_late_result_does_not_stand_for_a_call_that_still_runs(sessions: SessionService) -> None:
+    given_up, pause = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def slow() -> str:
+        threads.append(threading.current_thread())
+        given_up.wait(10)
+        return "too late"
+
+    def steady() -> str:
+        while not any("given up" in line for line in lines(sessions)):
+            pause.wait(0.005)
+        given_up.set()
+        threads[0].join(10)
+        return "steady"
+
+    model = ScriptedModel([calls("c1 slow", "c2 steady"), "ok"])
+    turn = SessionChat(sessions, model, tools=[Tool.of(slow, time_limit=0.05), steady]).send(SID, "go")
+    results = [str(one.tool_responses[0].response) for one in turn.messages[2:4]]
+    assert results == ["The tool failed: it took longer than 0.05 seconds and was given up", "steady"]
+
+
 def test_the_time_limit_of_the_chat_counts_for_tools_without_one(sessions: SessionService) -> None:
     never = threading.Event()
     assert "0.05 seconds" in told(sessions, lambda: never.wait(), tool_time_limit=0.05)
