@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.chat.engine import Opening, TurnEngine
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import Rendering
 from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.settings import ChatSettings, SystemPlacement
 from turnlog.application.chat.tools import DescribedTool, Tool, ToolSet, result_content
+from turnlog.application.compacting import OnRace
 from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
@@ -32,12 +34,13 @@ class ChatBase(Generic[ModelT]):
 
     def __init__(
         self,
-        sessions: SessionService,
+        sessions: SessionService | AsyncSessionService,
         model: ModelT,
         *,
         tools: Sequence[AnyTool] = (),
         trigger: CompactionTrigger | None = None,
         strategy: CompactionStrategy | None = None,
+        on_race: OnRace = OnRace.REBASE,
         filter: EventFilter | None = None,  # noqa: A002 - the vocabulary's word
         store: MessageFilter | None = None,
         instructions: str | None = None,
@@ -54,12 +57,13 @@ class ChatBase(Generic[ModelT]):
         lease: timedelta = timedelta(minutes=1),
         recorder: CallRecorder | None = None,
     ) -> None:
-        self._sessions = sessions
+        self._sessions = sessions.sync if isinstance(sessions, AsyncSessionService) else sessions
         self._model = model
         self._settings = ChatSettings(
             tools=ToolSet(tools),
             trigger=trigger,
             strategy=strategy,
+            on_race=on_race,
             filter=filter,
             store=store,
             instructions=instructions,

@@ -72,7 +72,7 @@ class CalibratedTrigger:
     """A trigger that is asked about the view and what goes with it in the next request.
 
     `beside` stands for the schemas of tools, instructions that are not in the log, and the message that is
-    about to be stored.
+    about to be stored: they cost tokens and are no turns of the view.
     """
 
     trigger: CompactionTrigger
@@ -82,7 +82,7 @@ class CalibratedTrigger:
     def __call__(self, request: CompactionRequest, /) -> bool:
         """Whether the trigger fires."""
         told = request.events if request.told is None else request.told
-        ratio = ratio_of(told, self.model)
+        ratio = ratio_of(request.view.told_events() if request.told is None else told, self.model)
         tokens = request.tokens
 
         def calibrated(event: SessionEvent) -> int:

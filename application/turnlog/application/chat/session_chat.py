@@ -12,7 +12,17 @@ from turnlog.application.chat.engine import Opening, TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import ChatModel, ChatReply, RenderedRequest, ToolCallDelta
-from turnlog.application.chat.steps import Ask, Do, NextTool, Pause, StartTools, Step, Tell, TurnCutError
+from turnlog.application.chat.steps import (
+    Ask,
+    Compact,
+    Do,
+    NextTool,
+    Pause,
+    StartTools,
+    Step,
+    Tell,
+    TurnCutError,
+)
 from turnlog.application.chat.turn import Turn, TurnEvent
 from turnlog.application.chat.workers import ToolThreads
 from turnlog.application.service import SessionService
@@ -29,6 +39,7 @@ class SessionChat(ChatBase[ChatModel]):
     - `tools` are functions, or what `Tool.of` made of them. `max_rounds` bounds how often one turn may ask
       for tools, `tool_time_limit` (seconds) how long a call may take.
     - `trigger` and `strategy` say when and how to compact; the trigger is also asked before each request.
+      `on_race` says what becomes of a pass when somebody wrote meanwhile.
     - `filter` chooses what of the view is sent; `store` what is stored at all.
     - `instructions` are sent with each request and not stored. `system` says where system messages stand:
       `first`, or `in_place` for models that take it. Of the stored ones the latest is sent.
@@ -226,6 +237,8 @@ class _Run:
                 except StopIteration as end:
                     self.turn = end.value
                     break
+                except TurnCutError:  # left once more while it ended
+                    break
                 result = error = None
                 try:
                     if isinstance(step, Ask) and not self._is_silent:
@@ -248,6 +261,14 @@ class _Run:
         match step:
             case Do():
                 return step.use(self._sessions)
+            case Compact():
+                return self._sessions.compact(
+                    step.session_id,
+                    step.trigger,
+                    step.strategy,
+                    branch=step.branch,
+                    on_race=step.on_race,
+                )
             case Ask():
                 return self._model.complete(step.rendered, on_send=lambda sent: self._resend(step, sent))
             case StartTools():

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.tools import ToolSet
+from turnlog.application.compacting import OnRace
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger, require_positive
 from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.filters import EventFilter, MessageFilter
@@ -23,6 +24,7 @@ class ChatSettings:
     tools: ToolSet = field(default_factory=lambda: ToolSet(()))
     trigger: CompactionTrigger | None = None
     strategy: CompactionStrategy | None = None
+    on_race: OnRace = OnRace.REBASE
     filter: EventFilter | None = None
     store: MessageFilter | None = None
     instructions: str | None = None

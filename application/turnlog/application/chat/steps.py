@@ -9,7 +9,9 @@ from typing import Any, TypeAlias, TypeVar
 from turnlog.application.chat.model import ChatReply, RenderedRequest
 from turnlog.application.chat.running import ToolJob, ToolOutcome
 from turnlog.application.chat.turn import TurnEvent
+from turnlog.application.compacting import OnRace
 from turnlog.application.service import SessionService
+from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
 
 T = TypeVar("T")
 
@@ -19,6 +21,17 @@ class Do:
     """Use the service; the result is sent back."""
 
     use: Callable[[SessionService], Any]
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Run one pass over the session; its result is sent back."""
+
+    session_id: str
+    trigger: CompactionTrigger | None
+    strategy: CompactionStrategy
+    branch: str | None
+    on_race: OnRace
 
 
 @dataclass(frozen=True)
@@ -55,7 +68,7 @@ class Tell:
     event: TurnEvent
 
 
-Step: TypeAlias = Do | Ask | StartTools | NextTool | Pause | Tell
+Step: TypeAlias = Do | Compact | Ask | StartTools | NextTool | Pause | Tell
 Steps: TypeAlias = Generator[Step, Any, T]
 """Steps that end with a result. Results of steps are sent in, what failed is thrown in."""
 
