@@ -56,7 +56,7 @@ def test_each_line_is_an_event_in_json_by_lines() -> None:
     ]
 
 
-texts = st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), max_size=8)
+texts = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
 
 
 @given(

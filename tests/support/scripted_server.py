@@ -130,10 +130,10 @@ class ScriptedServer:
         for chunk in answer.chunks:
             if isinstance(chunk, threading.Event):
                 self._wait(connection, chunk)
-            elif isinstance(chunk, float):
-                self._is_stopping.wait(chunk)
-            else:
+            elif isinstance(chunk, bytes):
                 connection.sendall(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            else:
+                self._is_stopping.wait(chunk)
         if answer.is_cut:
             return False
         connection.sendall(b"0\r\n\r\n")

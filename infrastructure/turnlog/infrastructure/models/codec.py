@@ -29,14 +29,30 @@ class StreamDecoder(Protocol):
 class Codec(Protocol):
     """One API of one provider."""
 
-    renderer: str
-    """Name and version of what `encode` makes, as in `openai.chat/1`: a storage format."""
-    provider: str
-    """As in the OpenTelemetry GenAI conventions."""
-    framing: Literal["sse", "ndjson"]
-    key_variable: str | None
-    """The environment variable that holds the key, None where no key is used."""
-    needs_key: bool
+    @property
+    def renderer(self) -> str:
+        """Name and version of what `encode` makes, as in `openai.chat/1`: a storage format."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """As in the OpenTelemetry GenAI conventions."""
+        ...
+
+    @property
+    def framing(self) -> Literal["sse", "ndjson"]:
+        """How the events of a stream are written."""
+        ...
+
+    @property
+    def key_variable(self) -> str | None:
+        """The environment variable that holds the key, None where no key is used."""
+        ...
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be asked without a key."""
+        ...
 
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
@@ -61,7 +77,10 @@ class Codec(Protocol):
         ...
 
     def error(self, status: int, body: Mapping[str, Any] | None, text: str) -> ModelError:
-        """What a failed response means; `body` is its JSON, None when it has none, `text` a short excerpt."""
+        """What a failed response means; `body` is its JSON, None when it has none, `text` a short excerpt.
+
+        `ModelUnavailableError` says that the same request may succeed later: it is sent again.
+        """
         ...
 
     def adaptation(self, status: int, body: Mapping[str, Any] | None) -> str | None:
@@ -69,5 +88,8 @@ class Codec(Protocol):
         ...
 
     def continued(self, request: ChatRequest, reply: ChatReply) -> ChatRequest | None:
-        """The request that goes on where the provider paused its turn, None when it did not."""
+        """The request that goes on where the provider paused its turn, None when it did not.
+
+        Raises `ContextOverflowError` where the reply shows that the server cut the request.
+        """
         ...

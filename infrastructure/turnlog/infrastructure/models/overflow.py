@@ -46,7 +46,7 @@ _REVERSED = (
     rf"total tokens? {_N}.*?exceeds? .*?{_N}",
 )
 _WORDS = re.compile(
-    r"maximum (?:context|prompt|model) length|context[ _](?:length|window|size) (?:exceeded|is only)"
+    r"maximum (?:context|prompt|model) length|context[ _](?:length|window|size) (?:exceeded|(?:is|of) only)"
     r"|exceeds? (?:the |this )?(?:model's |available |maximum |max )*(?:context|input)"
     r"[ _](?:window|length|size|limit)"
     r"|exceeds? the context|exceed context (?:window|limit)|larger than (?:the )?(?:model's )?context"

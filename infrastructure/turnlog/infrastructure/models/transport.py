@@ -189,14 +189,15 @@ class _Line:
         return None
 
     def _send(self, step: Send) -> Head:
+        request = self._target.request(self._client, step)
         try:
-            self._response = response = self._client.send(
-                self._target.request(self._client, step), stream=True, follow_redirects=False
-            )
+            self._response = response = self._client.send(request, stream=True, follow_redirects=False)
         except _FAILURES as error:
-            raise self._lost(error, step.deadline) from None
-        self._chunks = response.iter_bytes()
-        return _head(response)
+            lost = self._lost(error, step.deadline)
+        else:
+            self._chunks = response.iter_bytes()
+            return _head(response)
+        raise lost  # outside of the handler: the error of httpx leads to the headers of the request
 
     def _read(self, step: Read) -> bytes:
         left = step.deadline - time.monotonic()
@@ -206,10 +207,11 @@ class _Line:
         try:
             return next(self._chunks, b"")
         except _FAILURES as error:
-            raise self._lost(error, step.deadline) from None
+            lost = self._lost(error, step.deadline)
         finally:
             if watch:
                 watch.cancel()
+        raise lost
 
     def _lost(self, error: httpx.HTTPError | httpx.StreamError | OSError, deadline: float) -> Lost:
         return self._target.late() if time.monotonic() >= deadline else self._target.lost(error)
@@ -325,11 +327,13 @@ class _AsyncLine:
                     request, stream=True, follow_redirects=False
                 )
         except TimeoutError:
-            raise self._target.late() from None
+            lost = self._target.late()
         except _FAILURES as error:
-            raise self._lost(error, step.deadline) from None
-        self._chunks = response.aiter_bytes()
-        return _head(response)
+            lost = self._lost(error, step.deadline)
+        else:
+            self._chunks = response.aiter_bytes()
+            return _head(response)
+        raise lost  # outside of the handler, see `_Line`
 
     async def _read(self, step: Read) -> bytes:
         assert self._chunks is not None, "a response is read behind its head"  # noqa: S101
@@ -337,9 +341,10 @@ class _AsyncLine:
             async with asyncio.timeout(step.deadline - time.monotonic()):
                 return await anext(self._chunks, b"")
         except TimeoutError:
-            raise self._target.late() from None
+            lost = self._target.late()
         except _FAILURES as error:
-            raise self._lost(error, step.deadline) from None
+            lost = self._lost(error, step.deadline)
+        raise lost
 
     def _lost(self, error: httpx.HTTPError | httpx.StreamError | OSError, deadline: float) -> Lost:
         return self._target.late() if time.monotonic() >= deadline else self._target.lost(error)
