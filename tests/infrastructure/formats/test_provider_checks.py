@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults
+from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults, responses_rule_faults
 from tests.support.providers.transcripts import files, recorded_requests
-from tests.support.providers.types import anthropic_type_faults, openai_type_faults
+from tests.support.providers.types import anthropic_type_faults, openai_type_faults, responses_type_faults
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -259,3 +259,101 @@ GOOD: dict[str, list[str]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_the_good_neighbour_of_the_bad_requests_is_accepted(name: str) -> None:
     assert GOOD[name] == []
+
+
+# OpenAI Responses
+
+
+def to_responses(*items: Any, **fields: Any) -> Fields:
+    return {"model": "a-model", "input": list(items), "store": False, **fields}
+
+
+def faults_for_responses(body: Fields) -> list[str]:
+    return responses_type_faults(body) + responses_rule_faults(body)
+
+
+RS: Fields = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA=="}
+FC: Fields = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "find", "arguments": "{}"}
+FREE: Fields = {name: value for name, value in FC.items() if name != "id"}
+OUT: Fields = {"type": "function_call_output", "call_id": "c1", "output": "here"}
+MSG: Fields = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "In Lund.", "annotations": []}],
+}
+TEXT: Fields = {"role": "assistant", "content": "In Lund."}
+
+GOOD_FOR_RESPONSES: dict[str, Fields] = {
+    "a question": to_responses(USER),
+    "reasoning, its call and a result": to_responses(USER, RS, FC, OUT),
+    "reasoning and its message": to_responses(USER, RS, MSG, USER),
+    "an answer without an id": to_responses(USER, TEXT, USER),
+    "a call without an id": to_responses(USER, FREE, OUT),
+    "a result between reasoning and more": to_responses(USER, RS, FC, OUT, {**RS, "id": "rs_2"}, MSG),
+}
+BAD_FOR_RESPONSES: dict[str, Fields] = {
+    "no input": to_responses(),
+    "an answer that is stored": to_responses(USER, store=True),
+    "an answer before": to_responses(USER, previous_response_id="resp_1"),
+    "an unknown field of the request": to_responses(USER, max_token=3),
+    "blank instructions": to_responses(USER, instructions=" "),
+    "an item of an unknown type": to_responses(USER, {"type": "thing"}),
+    "a field of an item that does not exist": to_responses({**USER, "turn": 1}),
+    "blank text": to_responses({"role": "user", "content": " "}),
+    "an empty list of parts": to_responses({"role": "user", "content": []}),
+    "a part of the wrong side": to_responses(
+        {"role": "user", "content": [{"type": "output_text", "text": "a"}]}
+    ),
+    "an image of another type": to_responses(
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_image", "detail": "auto", "image_url": f"data:image/gif;base64,{PNG}"}
+            ],
+        }
+    ),
+    "an image without an address": to_responses(
+        {"role": "user", "content": [{"type": "input_image", "detail": "auto"}]}
+    ),
+    "a file without data": to_responses(
+        {"role": "user", "content": [{"type": "input_file", "filename": "a"}]}
+    ),
+    "a call without a result": to_responses(USER, FREE),
+    "a result without its call": to_responses(USER, OUT),
+    "a result of another type": to_responses(USER, FREE, {**OUT, "type": "custom_tool_call_output"}),
+    "two results of one call": to_responses(USER, FREE, OUT, OUT),
+    "an empty result": to_responses(USER, FREE, {**OUT, "output": ""}),
+    "arguments that are no object": to_responses(USER, {**FREE, "arguments": "[1]"}, OUT),
+    "a name of a tool with a dot": to_responses(USER, {**FREE, "name": "find.it"}, OUT),
+    "a call id of 65 characters": to_responses(
+        USER, {**FREE, "call_id": "c" * 65}, {**OUT, "call_id": "c" * 65}
+    ),
+    "a call with the id of something else": to_responses(USER, RS, {**FC, "id": "call_1"}, OUT),
+    "reasoning that is not encrypted": to_responses(USER, {**RS, "encrypted_content": None}, MSG),
+    "reasoning without what it led to": to_responses(USER, RS, USER),
+    "reasoning before a result": to_responses(USER, FREE, RS, OUT),
+    "reasoning at the end": to_responses(USER, RS),
+    "a message without its reasoning": to_responses(USER, MSG, USER),
+    "a call without its reasoning": to_responses(USER, FC, OUT),
+    "an item twice": to_responses(USER, RS, MSG, USER, RS, MSG, USER),
+    "a lone surrogate": to_responses({"role": "user", "content": "\ud800"}),
+}
+
+
+@pytest.mark.parametrize("body", GOOD_FOR_RESPONSES.values(), ids=GOOD_FOR_RESPONSES)
+def test_what_responses_accepts_is_accepted(body: Fields) -> None:
+    assert faults_for_responses(body) == []
+
+
+@pytest.mark.parametrize("body", BAD_FOR_RESPONSES.values(), ids=BAD_FOR_RESPONSES)
+def test_what_responses_refuses_is_refused(body: Fields) -> None:
+    assert faults_for_responses(body)
+
+
+@pytest.mark.parametrize("path", files("openai_responses"), ids=lambda path: path.name)
+def test_every_recorded_request_to_responses_has_items_of_known_types(path: Path) -> None:
+    bodies = [{**body, "input": body["input"]} for body in recorded_requests(path)]
+    lists = [body for body in bodies if isinstance(body["input"], list)]
+    assert [fault for body in lists for fault in responses_type_faults(body)] == []

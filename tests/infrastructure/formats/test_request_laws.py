@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults
-from tests.support.providers.types import anthropic_type_faults, openai_type_faults
+from tests.support.providers.rules import anthropic_rule_faults, openai_rule_faults, responses_rule_faults
+from tests.support.providers.types import anthropic_type_faults, openai_type_faults, responses_type_faults
 
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import (
@@ -34,7 +34,7 @@ from turnlog.domain.messages import (
     UriPart,
 )
 from turnlog.domain.view import View
-from turnlog.infrastructure.formats import PrefillWarning, anthropic_messages, openai_chat
+from turnlog.infrastructure.formats import PrefillWarning, anthropic_messages, openai_chat, openai_responses
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ARGUMENTS = ["{}", "", " ", '{"a": ', "[1]", '{"a": NaN}', '{"a": 1e999}', r'{"a": "\ud800"}', '{"a":' * 2000]
@@ -84,6 +84,9 @@ media = st.one_of(
 thoughts = st.one_of(
     of(ReasoningPart, content=texts, signature=any_of("sig", "", None)),
     of(ReasoningPart, encrypted_content=any_of("data", "", None)),
+    of(ReasoningPart, content=texts, encrypted_content=any_of("data", None)).map(
+        lambda part: part.model_copy(update={"id": "rs_1"})
+    ),
     of(CompactionPart, content=texts),
 )
 own_calls = st.one_of(
@@ -97,7 +100,15 @@ own_calls = st.one_of(
         lambda part: part.model_copy(update={"block": "web_search_tool_result"})
     ),
 )
-calls = of(ToolCallPart, id=ids, name=names, arguments=any_of(*ARGUMENTS) | texts, awaiting=st.booleans())
+calls = of(
+    ToolCallPart,
+    id=ids,
+    name=names,
+    arguments=any_of(*ARGUMENTS) | texts,
+    awaiting=st.booleans(),
+    item_id=any_of(None, "fc_1"),
+    call_type=any_of(None, None, "custom", "shell_call"),
+)
 results = of(
     ToolCallResponsePart,
     id=ids,
@@ -121,7 +132,7 @@ def events(draw: st.DrawFn) -> SessionEvent:
     message = Message.of(
         role,
         draw(st.lists(kinds[role], max_size=3)),
-        origin=draw(any_of(None, openai_chat.ORIGIN, anthropic_messages.ORIGIN)),
+        origin=draw(any_of(None, openai_chat.ORIGIN, anthropic_messages.ORIGIN, openai_responses.ORIGIN)),
         name=draw(names),
     )
     return SessionEvent(
@@ -175,6 +186,13 @@ def test_anthropic_accepts_the_request_of_any_view(view: View, marked: bool, bra
     assert anthropic_type_faults(body) + anthropic_rule_faults(body) == []
 
 
+@settings(deadline=None, max_examples=200)
+@given(views(), st.booleans(), any_of(None, "a.b"))
+def test_responses_accepts_the_request_of_any_view(view: View, reasoning: bool, branch: str | None) -> None:
+    body = openai_responses.request(view, model="m", branch=branch, send_reasoning=reasoning)
+    assert responses_type_faults(body) + responses_rule_faults(body) == []
+
+
 @settings(deadline=None)
 @given(views())
 def test_roles_alternate_where_the_server_demands_it(view: View) -> None:
@@ -205,13 +223,17 @@ def test_a_request_that_grows_keeps_its_beginning(
 ) -> None:
     before = [Message.user("Hello."), *(message for step in first for message in step)]
     after = before + [message for step in then for message in step]
-    for told in (told_to_openai, told_to_anthropic):
+    for told in (told_to_openai, told_to_anthropic, told_to_responses):
         earlier = told(before)
         assert told(after)[: len(earlier)] == earlier
 
 
 def told_to_openai(messages: list[Message]) -> list[Any]:
     return list(openai_chat.request(messages, model="m")["messages"])
+
+
+def told_to_responses(messages: list[Message]) -> list[Any]:
+    return list(openai_responses.request(messages, model="m")["input"])
 
 
 def told_to_anthropic(messages: list[Message]) -> list[Any]:
@@ -289,6 +311,60 @@ def test_any_message_of_openai_comes_back_exactly(raw: dict[str, Any]) -> None:
 @given(given_messages("user", "assistant", "system"))
 def test_any_message_of_anthropic_comes_back_exactly(raw: dict[str, Any]) -> None:
     assert exactly(anthropic_messages.export(anthropic_messages.messages(raw))) == exactly([raw])
+
+
+texts_of_items = st.fixed_dictionaries(
+    {"type": any_of("output_text", "input_text", "refusal", "summary_text", "reasoning_text", "input_image")},
+    optional={
+        "text": st.text(max_size=3),
+        "refusal": st.text(max_size=3),
+        "annotations": json_values,
+        "image_url": st.text(max_size=3),
+        "file_id": json_values,
+        "detail": json_values,
+    },
+)
+item_kinds = any_of(
+    *(
+        "message",
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "web_search_call",
+        "mcp_call",
+        "compaction",
+    ),
+    *("computer_call", "shell_call", "function_call_output", "custom_tool_call_output", "shell_call_output"),
+    *("computer_call_output", "item_reference", "tool_search_output", "text", "blob", "other"),
+)
+given_items = st.fixed_dictionaries(
+    {"type": item_kinds, "role": any_of("user", "assistant", "system", "developer")},
+    optional={
+        "id": st.text(max_size=3) | json_values,
+        "call_id": st.text(max_size=3),
+        "name": st.text(max_size=3),
+        "content": any_of(None, "x") | st.lists(texts_of_items, max_size=2),
+        "summary": st.lists(texts_of_items, max_size=2) | json_values,
+        "encrypted_content": json_values,
+        "arguments": st.text(max_size=3) | json_values,
+        "input": st.text(max_size=3),
+        "action": json_values,
+        "actions": json_values,
+        "output": json_values | st.lists(texts_of_items, max_size=2),
+        "status": any_of("completed", None),
+        "block": json_values,
+        "item_id": json_values,
+        "call_type": json_values,
+        "field": json_values,
+        "phase": any_of("commentary", None),
+    },
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(given_items, max_size=4))
+def test_any_items_of_responses_come_back_exactly(raw: list[dict[str, Any]]) -> None:
+    assert exactly(openai_responses.export(openai_responses.messages(raw))) == exactly(raw)
 
 
 def exactly(value: object) -> str:

@@ -214,7 +214,7 @@ def _responses_item(item: Body) -> Iterator[str]:
         yield from _arguments(item.get("arguments"))
     if kind == "message":
         yield from _responses_message(item)
-    if kind.endswith("call_output"):
+    if kind in ("function_call_output", "custom_tool_call_output"):
         if item.get("output") in ("", []):
             yield "an empty result"
         for block in _blocks(item.get("output")):
@@ -268,7 +268,7 @@ def _responses_pairs(items: list[Body]) -> Iterator[str]:
 def _responses_reasoning(items: list[Body]) -> Iterator[str]:
     """Reasoning can be read by the server and is followed by what it led to, which has an id only then."""
     is_led_to = False
-    for item, following in zip(items, [*items[1:], {}], strict=True):
+    for item, following in zip(items, [*items[1:], {}], strict=False):
         kind, next_kind = item.get("type", "message"), following.get("type", "message")
         if kind == "reasoning":
             is_led_to = True

@@ -54,9 +54,8 @@ def _begun(block: Event) -> Event:
     begun = dict(block)
     if begun.get("citations"):
         begun["citations"] = []
-    for name, empty in (("text", ""), ("thinking", ""), ("signature", ""), ("input", {})):
-        if name in begun:
-            begun[name] = empty
+    nothing: Event = {"text": "", "thinking": "", "signature": "", "input": {}}
+    begun |= {name: empty for name, empty in nothing.items() if name in begun}
     return begun
 
 
@@ -92,7 +91,7 @@ def responses_events(body: Event) -> Iterator[Event]:
 
 
 def _responses_events(body: Event) -> Iterator[Event]:
-    begun = {**body, "status": "in_progress", "output": [], "usage": None}
+    begun: Event = {**body, "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(body["output"]):
@@ -104,7 +103,7 @@ def _responses_events(body: Event) -> Iterator[Event]:
 
 
 def _begun_item(item: Event) -> Event:
-    empty = {"content": [], "summary": [], "arguments": "", "input": "", "status": "in_progress"}
+    empty: Event = {"content": [], "summary": [], "arguments": "", "input": "", "status": "in_progress"}
     return {name: empty.get(name, value) for name, value in item.items()}
 
 
@@ -135,7 +134,7 @@ def _item_events(item: Event) -> Iterator[Event]:
 def _content_events(place: int, block: Event) -> Iterator[Event]:
     at = {"content_index": place}
     field = "refusal" if block["type"] == "refusal" else "text"
-    empty = {field: "", "annotations": [], "logprobs": []}
+    empty: Event = {field: "", "annotations": [], "logprobs": []}
     begun = {name: empty.get(name, value) for name, value in block.items()}
     yield {"type": "response.content_part.added", **at, "part": begun}
     kind = "response.refusal" if field == "refusal" else "response.output_text"

@@ -30,8 +30,13 @@ def family(model: str) -> str:
     return name
 
 
-def is_of_family(said: Message, model: str) -> bool:
-    """Whether this model may read what was thought in the message; yes when nothing says who thought it."""
+def is_of_family(said: Message, model: str, provider: str | None = None) -> bool:
+    """Whether this model may read what was thought in the message; yes when nothing says who thought it.
+
+    With `provider` what another provider's servers answered is not of the family.
+    """
     metadata = said.metadata or {}
+    if provider and metadata.get("provider", provider) != provider:
+        return False
     names = [name for name in (metadata.get("model"), metadata.get(ASKED)) if isinstance(name, str)]
     return not names or any(family(name) == family(model) for name in names)

@@ -180,9 +180,8 @@ def _part(item: Plain) -> Part:
             return _call(rest, rest.pop("name"), rest.pop("input", ""), {"call_type": CUSTOM})
         case str() if kind in _OWN_CALLS:
             return _own_call(kind, rest) or _plain.generic(item)
-        case str() if kind in SERVER_CALLS:
-            own = {"id": rest.pop("id", None), "name": rest.pop("name", None), "block": kind}
-            return _plain.part(ServerToolCallPart, own, rest)
+        case str() if kind in SERVER_CALLS and isinstance(rest.get("id"), str):
+            return _plain.part(ServerToolCallPart, {"id": rest.pop("id"), **_name(rest), "block": kind}, rest)
         case "compaction":
             return _plain.part(CompactionPart, {}, rest)
         case _:
@@ -216,7 +215,7 @@ def _texts(blocks: object, kind: str) -> list[str] | None:
 
 def _call(rest: Plain, name: str, arguments: object, further: Plain) -> Part:
     own = {
-        "id": rest.pop("call_id", None),
+        **_call_id(rest),
         "name": name,
         "arguments": arguments if isinstance(arguments, str) else _plain.compact(arguments),
         **further,
@@ -234,6 +233,14 @@ def _own_call(kind: str, rest: Plain) -> Part | None:
     return _call(rest, name, arguments, {"call_type": kind, "field": field})
 
 
+def _call_id(rest: Plain) -> Plain:
+    return {"id": rest.pop("call_id")} if isinstance(rest.get("call_id"), str) else {}
+
+
+def _name(rest: Plain) -> Plain:
+    return {"name": rest.pop("name")} if isinstance(rest.get("name"), str) else {}
+
+
 def _item_id(rest: Plain) -> Plain:
     """The item's own id, which is not that of the call."""
     return {"item_id": rest.pop("id")} if "id" in rest else {}
@@ -242,7 +249,7 @@ def _item_id(rest: Plain) -> Plain:
 def _result(item: Plain) -> Part:
     rest = dict(item)
     kind = str(rest.pop("type"))
-    own: Plain = {"id": rest.pop("call_id", None), **_item_id(rest)}
+    own: Plain = {**_call_id(rest), **_name(rest), **_item_id(rest)}
     if kind != "function_call_output":
         own["call_type"] = CUSTOM if kind == "custom_tool_call_output" else kind.removesuffix(_OUTPUT)
     output: object = rest.pop("output", None) if rest.get("output") is not None else None
@@ -433,7 +440,7 @@ def _call_fields(part: ToolCallPart, extra: Plain) -> Plain:
         ids["id"] = extra.pop("item_id")
     if kind == CUSTOM:
         return {"type": "custom_tool_call", **ids, "name": part.name, "input": part.arguments}
-    if kind in _OWN_CALLS and field:
+    if isinstance(kind, str) and kind in _OWN_CALLS and isinstance(field, str):
         return {"type": kind, **ids, field: _what_to_do(part)}
     return {"type": "function_call", **ids, "name": part.name, "arguments": part.arguments}
 
@@ -467,4 +474,5 @@ def result_type(call_type: object) -> str:
     """The type of the item that answers a call of this type."""
     if call_type == CUSTOM:
         return "custom_tool_call_output"
-    return f"{call_type}{_OUTPUT}" if call_type in _OWN_CALLS else "function_call_output"
+    is_own = isinstance(call_type, str) and call_type in _OWN_CALLS
+    return f"{call_type}{_OUTPUT}" if is_own else "function_call_output"

@@ -38,6 +38,7 @@ from turnlog.infrastructure.formats._plain import Plain, PrefillWarning
 from turnlog.infrastructure.formats._responses_format import (
     CUSTOM,
     ORIGIN,
+    SERVER_CALLS,
     Piece,
     item_of,
     pieces,
@@ -77,6 +78,7 @@ def request(
     prefill: bool = False,
     send_reasoning: bool = True,
     system_in_place: bool = False,
+    provider: str | None = None,
     **options: Any,
 ) -> Plain:
     """The keyword arguments of `client.responses.create`, such that the provider accepts them.
@@ -90,6 +92,7 @@ def request(
     in this format from this family of models goes back as it came, directly before the item that it led to,
     which then keeps its id; where either cannot be sent, the reasoning is left out and the item has no id.
 
+    `provider` is the name under which answers of this server are stored: reasoning of others is left out.
     `branch` is the branch whose model is told. `max_tokens` is sent as `max_output_tokens`. Tools are given
     in the provider's form or as `name`, `description` and `parameters`. Without `send_reasoning` none is sent
     and none asked for. `system_in_place` leaves the system messages behind the first other message where they
@@ -99,7 +102,7 @@ def request(
     """
     _refuse_state(options)
     given = instructions_first(told(view, branch, system, system_in_place))
-    wire = _Answers(model, send_reasoning).conversation(paired(given.conversation)) or [_start()]
+    wire = _Answers(model, provider, send_reasoning).conversation(paired(given.conversation)) or [_start()]
     if wire[-1].get("role") == "assistant" and not prefill:
         warnings.warn(PrefillWarning.MESSAGE, PrefillWarning, stacklevel=2)
     body: Plain = {"model": model}
@@ -151,11 +154,13 @@ class _Answers:
     Reasoning waits until the item that it led to is made, and goes with it or not at all.
     """
 
-    def __init__(self, model: str, send_reasoning: bool) -> None:
+    def __init__(self, model: str, provider: str | None, send_reasoning: bool) -> None:
         self._model = model
+        self._provider = provider
         self._send_reasoning = send_reasoning
         self._ids = WireIds(_FITTING_ID)
         self._waiting: list[Plain] = []
+        self._used: set[str] = set()
 
     def conversation(self, said: Iterable[Said]) -> list[Plain]:
         wire: list[Plain] = []
@@ -168,13 +173,14 @@ class _Answers:
         return wire
 
     def _answer(self, said: Said) -> list[Plain]:
-        is_ours = said.message.origin == ORIGIN and is_of_family(said.message, self._model)
+        is_own_format = said.message.origin == ORIGIN
+        is_ours = is_own_format and is_of_family(said.message, self._model, self._provider)
         items: list[Plain] = []
         results: list[Plain] = []
         is_led_to, is_whole = bool(self._waiting), is_ours
         for piece in pieces(said.message, said.parts):
             if isinstance(piece.part, ReasoningPart):
-                item = _sent_reasoning(piece.part) if is_ours and self._send_reasoning else None
+                item = self._once(_sent_reasoning(piece.part)) if is_ours and self._send_reasoning else None
                 is_whole = is_whole and item is not None
                 self._waiting += [item] if item else []
                 is_led_to = is_led_to or item is not None
@@ -193,8 +199,20 @@ class _Answers:
         if isinstance(piece.part, Call):
             return self._sent_call(piece.part, is_whole, is_led_to)
         if piece.part is None:
-            return _sent_message(piece, is_led_to), []
-        return _sent_item(piece.part, is_whole), []
+            return _sent_message(piece, self._item_id(piece.fields.get("id"), is_led_to)), []
+        item = self._once(_sent_back(piece.part)) if is_whole else None
+        return [item] if item else _sent_text(piece.part), []
+
+    def _once(self, item: Plain | None) -> Plain | None:
+        """The item, unless one with its id was sent before: the provider refuses the second."""
+        return item if item and (item.get("id") is None or self._item_id(item["id"])) else None
+
+    def _item_id(self, name: object, is_wanted: bool = True) -> str | None:
+        """The id under which an item is sent: its own, when it may have one and nothing else had it."""
+        if not is_wanted or not isinstance(name, str) or not name or name in self._used:
+            return None
+        self._used.add(name)
+        return name
 
     def _sent_call(self, call: Call, is_whole: bool, is_led_to: bool) -> tuple[list[Plain], list[Plain]]:
         part, name = call.part, self._ids.take(call.part.id)
@@ -202,8 +220,8 @@ class _Answers:
         if kind not in (None, CUSTOM) and is_whole and _is_answered_in_kind(call):
             return [{**_sendable_item(item_of(part)), "call_id": name}], [_result_in_kind(call, name)]
         item: Plain = {"type": "custom_tool_call" if kind == CUSTOM else "function_call", "call_id": name}
-        if is_led_to and isinstance(part.extra.get("item_id"), str):
-            item["id"] = part.extra["item_id"]
+        if own_id := self._item_id(part.extra.get("item_id"), is_led_to and kind in (None, CUSTOM)):
+            item["id"] = own_id
         item["name"] = wire_name(part.name, _MAX_NAME)
         if isinstance(part.extra.get("namespace"), str) and is_whole:
             item["namespace"] = part.extra["namespace"]
@@ -244,12 +262,11 @@ def _sent_reasoning(part: ReasoningPart) -> Plain | None:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _sent_message(piece: Piece, is_led_to: bool) -> list[Plain]:
-    """The message that reasoning led to as it came; any other one as its text."""
+def _sent_message(piece: Piece, name: str | None) -> list[Plain]:
+    """The message that reasoning led to as it came, under its id; any other one as its text."""
     phase = piece.fields.get("phase")
     phased = {"phase": phase} if phase in ("commentary", "final_answer") else {}
-    name = piece.fields.get("id")
-    if is_led_to and isinstance(name, str):
+    if name is not None:
         blocks = [block for part in piece.content if (block := _output_block(part))]
         status = piece.fields.get("status") or "completed"
         item = {"type": "message", "id": name, "role": "assistant", "status": status, "content": blocks}
@@ -268,17 +285,20 @@ def _output_block(part: Part) -> Plain | None:
     return {"type": "output_text", "text": text, "annotations": annotations or []}
 
 
-def _sent_item(part: Part, is_whole: bool) -> list[Plain]:
-    if isinstance(part, (ServerToolCallPart, CompactionPart)) or part.type in _SENT_BACK:
-        return [_sendable_item(item_of(part))] if is_whole and _is_complete(part) else []
-    text = _media.as_text(part)
+def _sent_back(part: Part) -> Plain | None:
+    """The item of a part that only this provider understands, None for any other part."""
+    if isinstance(part, ServerToolCallPart):
+        is_known = part.extra.get("block") in SERVER_CALLS
+    elif isinstance(part, CompactionPart):
+        is_known = isinstance(part.extra.get("encrypted_content"), str)
+    else:
+        is_known = part.type in _SENT_BACK
+    return _sendable_item(item_of(part)) if is_known else None
+
+
+def _sent_text(part: Part) -> list[Plain]:
+    text = _media.as_text(part) if part.type not in _SENT_BACK else ""
     return [{"role": "assistant", "content": text}] if text.strip() else []
-
-
-def _is_complete(part: Part) -> bool:
-    if isinstance(part, CompactionPart):
-        return isinstance(part.extra.get("encrypted_content"), str)
-    return part.type in _SENT_BACK or ("block" in part.extra and isinstance(getattr(part, "id", None), str))
 
 
 def _input(said: Said) -> list[Plain]:

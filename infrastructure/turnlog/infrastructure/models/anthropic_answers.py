@@ -12,7 +12,6 @@ from turnlog.infrastructure.formats import anthropic_messages
 from turnlog.infrastructure.formats._plain import with_parts
 from turnlog.infrastructure.models.answers import answer, count
 
-PROVIDER = "anthropic"
 PAUSED = "pause_turn"
 """The stop reason of a turn that goes on when the answer is sent back."""
 
@@ -28,7 +27,9 @@ _REASONS = {
 }
 
 
-def whole(fields: Mapping[str, Any], raw_arguments: Mapping[str, str] | None = None) -> ChatReply:
+def whole(
+    fields: Mapping[str, Any], provider: str, raw_arguments: Mapping[str, str] | None = None
+) -> ChatReply:
     """The reply of a whole message; `raw_arguments`, by call id, are arguments that are no JSON.
 
     Raises `ContextOverflowError` for an answer that reached the end of the window.
@@ -40,12 +41,12 @@ def whole(fields: Mapping[str, Any], raw_arguments: Mapping[str, str] | None = N
             sent=usage.input_tokens if usage else None,
             detail="the answer reached the end of the context window.",
         )
-    return _reply(fields, _REASONS.get(str(said), FinishReason.STOP), raw_arguments or {})
+    return _reply(fields, provider, _REASONS.get(str(said), FinishReason.STOP), raw_arguments or {})
 
 
-def broken_off(fields: Mapping[str, Any]) -> ChatReply:
+def broken_off(fields: Mapping[str, Any], provider: str) -> ChatReply:
     """The reply of a message that was not finished."""
-    return _reply({**fields, "stop_reason": None}, FinishReason.CANCELLED, {})
+    return _reply({**fields, "stop_reason": None}, provider, FinishReason.CANCELLED, {})
 
 
 def usage_of(given: object) -> Usage | None:
@@ -65,14 +66,16 @@ def usage_of(given: object) -> Usage | None:
     )
 
 
-def _reply(fields: Mapping[str, Any], reason: FinishReason, raw_arguments: Mapping[str, str]) -> ChatReply:
+def _reply(
+    fields: Mapping[str, Any], provider: str, reason: FinishReason, raw_arguments: Mapping[str, str]
+) -> ChatReply:
     try:
         read = anthropic_messages.message(dict(fields))
     except TurnlogError as error:
         raise InvalidReplyError(f"The server's answer cannot be read: {error}") from error
     return answer(
         _with_raw_arguments(read, raw_arguments),
-        provider=PROVIDER,
+        provider=provider,
         finish_reason=reason,
         provider_finish_reason=_text(fields.get("stop_reason")),
         model=_text(fields.get("model")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from turnlog.application.chat import ChatReply, ChatRequest, InvalidReplyError, ModelError, ToolDefinition
@@ -32,19 +32,23 @@ _OMITTED = {"no_temperature": "temperature", "no_top_p": "top_p", "no_top_k": "t
 """Adaptations that leave out a parameter which the model does not take."""
 
 
-@dataclass(frozen=True)
 class AnthropicMessagesCodec:
-    """Requests to the Messages API, and what comes back.
+    """The Messages API of the server at a base URL; only Anthropic's own demands a key.
 
-    `betas` are sent in the header `anthropic-beta`, for options that need it.
+    `provider` names the provider in what is stored where it is another one. `betas` are sent in the header
+    `anthropic-beta`, for options and parts that need it.
     """
 
-    betas: tuple[str, ...] = ()
-    renderer: str = "anthropic.messages/1"
-    provider: str = anthropic_answers.PROVIDER
+    renderer = "anthropic.messages/1"
     framing: Literal["sse", "ndjson"] = "sse"
     key_variable: str | None = "ANTHROPIC_API_KEY"
-    needs_key: bool = True
+
+    def __init__(
+        self, base_url: str = BASE_URL, provider: str = "anthropic", *, betas: tuple[str, ...] = ()
+    ) -> None:
+        self.provider = provider
+        self.needs_key = addresses.is_at(base_url, BASE_URL)
+        self._betas = betas
 
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
@@ -55,8 +59,8 @@ class AnthropicMessagesCodec:
         headers = {"anthropic-version": API_VERSION}
         if key:
             headers["x-api-key"] = key
-        if self.betas:
-            headers["anthropic-beta"] = ",".join(self.betas)
+        if self._betas:
+            headers["anthropic-beta"] = ",".join(self._betas)
         return headers
 
     def encode(
@@ -94,11 +98,11 @@ class AnthropicMessagesCodec:
             raise InvalidReplyError(
                 "What the server answered is no message of the Messages API. Check the base URL."
             )
-        return anthropic_answers.whole(body)
+        return anthropic_answers.whole(body, self.provider)
 
     def decoder(self) -> AnthropicMessagesDecoder:
         """A reader for one streamed answer."""
-        return AnthropicMessagesDecoder()
+        return AnthropicMessagesDecoder(self.provider)
 
     def error(self, status: int, body: Mapping[str, Any] | None, text: str) -> ModelError:
         """What a failed response means."""

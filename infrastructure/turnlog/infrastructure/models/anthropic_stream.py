@@ -28,7 +28,8 @@ _GROWN_FIELD = {"text_delta": "text", "thinking_delta": "thinking", "input_json_
 class AnthropicMessagesDecoder:
     """Puts the message together that the API would have given without streaming."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
         self.is_finished = False
         self._fields: Plain = {}
         self._blocks: dict[int, Plain] = {}
@@ -68,8 +69,8 @@ class AnthropicMessagesDecoder:
         blocks = [block for index in sorted(self._blocks) if (block := self._block(index, raw)) is not None]
         fields = {**self._fields, "type": "message", "role": "assistant", "content": blocks}
         if self.is_finished:
-            return anthropic_answers.whole(fields, raw)
-        return anthropic_answers.broken_off(fields)
+            return anthropic_answers.whole(fields, self._provider, raw)
+        return anthropic_answers.broken_off(fields, self._provider)
 
     def _start(self, index: int, block: Plain) -> Iterator[ChatDelta]:
         self._blocks[index] = block

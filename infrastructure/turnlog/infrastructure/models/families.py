@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Part, ReasoningPart
+from turnlog.infrastructure.formats._families import ASKED, family
 from turnlog.infrastructure.formats._plain import with_parts
 
-ASKED = "request_model"
-"""In the metadata of an answer: the model that was asked, where the server names another one."""
-
-_SNAPSHOT = re.compile(r"[-@](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|latest|preview|exp|v\d+:\d+)$")
-
-
-def family(model: str) -> str:
-    """The name of a model without who serves it, its tag and the date of its snapshot."""
-    name = model.strip().lower().rpartition("/")[2]
-    name, _, _ = name.partition(":")
-    while found := _SNAPSHOT.search(name):
-        name = name[: found.start()]
-    return name
+__all__ = ["ASKED", "family", "is_own", "without_others_reasoning"]
 
 
 def is_own(message: Message, origin: str, provider: str, model: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from turnlog.application.chat import ChatReply, ChatRequest, ModelError, ToolDefinition
@@ -12,6 +11,7 @@ from turnlog.infrastructure.formats._plain import Plain
 from turnlog.infrastructure.formats._told import deepest_branch
 from turnlog.infrastructure.models import addresses, responses_answers
 from turnlog.infrastructure.models.failures import code_of, http_error
+from turnlog.infrastructure.models.openai_chat import BASE_URL, OpenAIChatCodec
 from turnlog.infrastructure.models.overflow import error_message, error_object
 from turnlog.infrastructure.models.responses_stream import OpenAIResponsesDecoder
 
@@ -22,23 +22,25 @@ _OMITTED = {"no_temperature": "temperature", "no_top_p": "top_p", "no_max_output
 """Adaptations that leave out a parameter which the model does not take."""
 
 
-@dataclass(frozen=True)
 class OpenAIResponsesCodec:
-    """Requests to the Responses API, and what comes back."""
+    """The Responses API of the server at a base URL, which decides the provider's name and the header."""
 
-    renderer: str = "openai.responses/1"
-    provider: str = responses_answers.PROVIDER
+    renderer = "openai.responses/1"
     framing: Literal["sse", "ndjson"] = "sse"
     key_variable: str | None = "OPENAI_API_KEY"
-    needs_key: bool = True
+
+    def __init__(self, base_url: str = BASE_URL, provider: str | None = None) -> None:
+        self._server = OpenAIChatCodec(base_url, provider)
+        self.provider = self._server.provider
+        self.needs_key = self._server.needs_key
 
     def url(self, base_url: str) -> str:
         """The address that requests are sent to."""
         return addresses.endpoint(base_url, "/responses")
 
     def headers(self, key: str | None) -> Mapping[str, str]:
-        """Headers of a request, those with the key included."""
-        return {"authorization": f"Bearer {key}"} if key else {}
+        """The header with the key."""
+        return self._server.headers(key)
 
     def encode(
         self, request: ChatRequest, model: str, *, stream: bool, adaptations: frozenset[str]
@@ -59,6 +61,7 @@ class OpenAIResponsesCodec:
             prefill=True,
             send_reasoning=NO_REASONING not in adaptations,
             system_in_place=request.system_in_place,
+            provider=self.provider,
             **options,
         )
         omitted = [parameter for name, parameter in _OMITTED.items() if name in adaptations]
@@ -67,11 +70,11 @@ class OpenAIResponsesCodec:
 
     def decode(self, body: Mapping[str, Any]) -> ChatReply:
         """The answer in a body with status 200. Raises `InvalidReplyError`, or what an error object says."""
-        return responses_answers.whole(body)
+        return responses_answers.whole(body, self.provider)
 
     def decoder(self) -> OpenAIResponsesDecoder:
         """A reader for one streamed answer."""
-        return OpenAIResponsesDecoder()
+        return OpenAIResponsesDecoder(self.provider)
 
     def error(self, status: int, body: Mapping[str, Any] | None, text: str) -> ModelError:
         """What a failed response means."""

@@ -49,11 +49,11 @@ def _ollama_url(base_url: str | None) -> str:
 
 
 def _responses(url: str) -> OpenAIResponsesCodec:
-    return OpenAIResponsesCodec(needs_key=addresses.is_at(url, openai_chat.BASE_URL))
+    return OpenAIResponsesCodec(url)
 
 
 def _anthropic(url: str, betas: tuple[str, ...]) -> AnthropicMessagesCodec:
-    return AnthropicMessagesCodec(betas, needs_key=addresses.is_at(url, anthropic_messages.BASE_URL))
+    return AnthropicMessagesCodec(url, betas=betas)
 
 
 class OpenAIChatModel(HttpChatModel):

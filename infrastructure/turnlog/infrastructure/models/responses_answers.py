@@ -12,12 +12,10 @@ from turnlog.infrastructure.formats import openai_responses
 from turnlog.infrastructure.models.answers import answer, count
 from turnlog.infrastructure.models.failures import error_in_reply
 
-PROVIDER = "openai"
-
 _CUT = {"max_output_tokens": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
 
 
-def whole(response: Mapping[str, Any]) -> ChatReply:
+def whole(response: Mapping[str, Any], provider: str) -> ChatReply:
     """The reply of a response that ended. Raises what its error says, or `InvalidReplyError`."""
     if error := failure(response):
         raise error
@@ -27,12 +25,12 @@ def whole(response: Mapping[str, Any]) -> ChatReply:
         )
     message = _message(response)
     reason, said = _ending(response, message)
-    return _reply(response, message, reason, said)
+    return _reply(response, message, provider, reason, said)
 
 
-def broken_off(response: Mapping[str, Any]) -> ChatReply:
+def broken_off(response: Mapping[str, Any], provider: str) -> ChatReply:
     """The reply of a response that did not end."""
-    return _reply(response, _message(response), FinishReason.CANCELLED, None)
+    return _reply(response, _message(response), provider, FinishReason.CANCELLED, None)
 
 
 def failure(response: Mapping[str, Any]) -> ModelError | None:
@@ -85,11 +83,15 @@ def _ending(response: Mapping[str, Any], message: Message) -> tuple[FinishReason
 
 
 def _reply(
-    response: Mapping[str, Any], message: Message, reason: FinishReason, provider_reason: str | None
+    response: Mapping[str, Any],
+    message: Message,
+    provider: str,
+    reason: FinishReason,
+    provider_reason: str | None,
 ) -> ChatReply:
     return answer(
         message,
-        provider=PROVIDER,
+        provider=provider,
         finish_reason=reason,
         provider_finish_reason=provider_reason,
         model=_text(response.get("model")),

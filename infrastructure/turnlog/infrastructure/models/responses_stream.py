@@ -34,7 +34,8 @@ _BETWEEN_SUMMARIES = "\n\n"
 class OpenAIResponsesDecoder:
     """Takes the response that the API gives at the end; puts together what came when there is no end."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
         self.is_finished = False
         self._response: Plain = {}
         self._items: dict[int, Plain] = {}
@@ -68,9 +69,9 @@ class OpenAIResponsesDecoder:
     def reply(self) -> ChatReply:
         """What came so far: the whole answer when finished; else without calls that are not complete."""
         if self.is_finished:
-            return responses_answers.whole(self._response)
+            return responses_answers.whole(self._response, self._provider)
         items = [item for index in sorted(self._items) if (item := self._item(index)) is not None]
-        return responses_answers.broken_off({**self._response, "output": items})
+        return responses_answers.broken_off({**self._response, "output": items}, self._provider)
 
     def _end(self, response: Plain) -> None:
         """The whole response; servers that leave its output out have told the items before."""
