@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from turnlog.infrastructure.cli.commands import about, copying, ending, reading, writing
+from turnlog.infrastructure.cli.commands import about, copying, ending, reading, talking, writing
 from turnlog.infrastructure.cli.options import Database, Json
 from turnlog.infrastructure.cli.settings import Status
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
     "Start": (about.demo, about.version, writing.import_),
     "Read": (reading.sessions, reading.log, reading.view, reading.search, reading.export),
+    "Talk": (talking.chat, talking.summarize),
     "Compact": (writing.compact, writing.strategies),
     "End of a session": (ending.extend, ending.hold, ending.release, ending.delete, ending.sweep),
     "Backup": (copying.backup, copying.restore, copying.erasures),

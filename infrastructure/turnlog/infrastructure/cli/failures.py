@@ -10,6 +10,7 @@ from typing import Final
 
 from eventsourcing.persistence import PersistenceError
 
+from turnlog.application.chat import MissingKeyError, ModelError
 from turnlog.application.storage import storage_error
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -18,6 +19,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     StorageLockedError,
+    TurnInProgressError,
     TurnlogError,
     UnknownEventError,
     UnknownHoldError,
@@ -77,6 +79,14 @@ class NotYetBegunError(TurnlogError):
         self.first = first
 
 
+class NoSummaryError(TurnlogError):
+    """No summary of a session came."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"There is no summary of {shown(session_id)}: {reason}.")
+        self.session_id = session_id
+
+
 class ForeignDatabaseError(StorageError):
     """The file is a database of something else."""
 
@@ -104,6 +114,10 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (NotYetBegunError, Status.NOT_FOUND),
     (UnknownEventError, Status.NOT_FOUND),
     (UnknownHoldError, Status.NOT_FOUND),
+    (NoSummaryError, Status.FOUND_OR_NOTHING_TO_DO),
+    (MissingKeyError, Status.USAGE),
+    (ModelError, Status.UNREACHABLE),
+    (TurnInProgressError, Status.CONFLICT),
     (StorageLockedError, Status.CONFLICT),
     (VersionConflictError, Status.CONFLICT),
     (SessionIdUnavailableError, Status.CONFLICT),
