@@ -14,7 +14,12 @@ from turnlog.application.batch import Batch
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.writing import SessionKey
-from turnlog.domain.errors import CallNotAwaitedError, TurnInProgressError, UnknownEventError
+from turnlog.domain.errors import (
+    CallNotAwaitedError,
+    TurnInProgressError,
+    UnknownEventError,
+    VersionConflictError,
+)
 from turnlog.domain.ids import own_event_id
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message
@@ -81,14 +86,14 @@ class Turns(ServiceCore):
         `CallNotAwaitedError`. With an `expected_version` that is not the session's, `VersionConflictError`.
         """
         key = self._key(session_id)
-        batch = Batch(
-            key, tuple(NewEvent.of(event) for event in events), expected_version, merged_context(context)
-        )
+        batch = Batch(key, tuple(NewEvent.of(event) for event in events), None, merged_context(context))
         asked_at = self._version_of_call(key, answers or abandons)
         tries = itertools.count()
 
         def decide(session: Session) -> None:
             now = self._now()
+            if expected_version not in (None, session.version):  # also when all of it would be repeats
+                raise VersionConflictError(session_id, expected_version or 0, session.version)
             if answers is not None and not _awaits(session.state, asked_at, answers.call_id):
                 raise CallNotAwaitedError(answers.event_id, answers.call_id)
             look_up = next(tries) > 0 or not self._writer.ledger.atomic

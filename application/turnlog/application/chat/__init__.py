@@ -1,5 +1,6 @@
 """Conversations with models: the port to a model, and the runner of turns."""
 
+from turnlog.application.chat.async_session_chat import AsyncSessionChat, AsyncTurnStream
 from turnlog.application.chat.errors import (
     ChatError,
     ContextOverflowError,
@@ -64,6 +65,8 @@ __all__ = [
     "AsyncChatModel",
     "AsyncChatModelSummarizer",
     "AsyncChatStream",
+    "AsyncSessionChat",
+    "AsyncTurnStream",
     "Awaiting",
     "CallRecorder",
     "ChatDelta",

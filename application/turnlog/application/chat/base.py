@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.chat.engine import Opening, TurnEngine
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import Rendering
@@ -32,7 +33,7 @@ class ChatBase(Generic[ModelT]):
 
     def __init__(
         self,
-        sessions: SessionService,
+        sessions: SessionService | AsyncSessionService,
         model: ModelT,
         *,
         tools: Sequence[AnyTool] = (),
@@ -54,7 +55,7 @@ class ChatBase(Generic[ModelT]):
         lease: timedelta = timedelta(minutes=1),
         recorder: CallRecorder | None = None,
     ) -> None:
-        self._sessions = sessions
+        self._sessions = sessions.sync if isinstance(sessions, AsyncSessionService) else sessions
         self._model = model
         self._settings = ChatSettings(
             tools=ToolSet(tools),

@@ -72,7 +72,7 @@ class CalibratedTrigger:
     """A trigger that is asked about the view and what goes with it in the next request.
 
     `beside` stands for the schemas of tools, instructions that are not in the log, and the message that is
-    about to be stored.
+    about to be stored: they cost tokens and are no turns of the view.
     """
 
     trigger: CompactionTrigger

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -82,7 +83,7 @@ class Opening:
     runs: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entry:
     """A message of the turn, its place in it, and its event once it is stored."""
 
@@ -179,7 +180,8 @@ class TurnEngine:
             yield from self._end()
             raise
         turn = self._result()
-        yield Tell(TurnFinished(turn))
+        with suppress(TurnCutError):  # there is nothing left to be cut
+            yield Tell(TurnFinished(turn))
         return turn
 
     def _turn(self) -> Steps[None]:
@@ -271,19 +273,8 @@ class TurnEngine:
             step = TurnStep.BEGIN
         stored = [entry for entry in entries if self._keeps(entry)]
         events = (*(self._new_event(entry) for entry in stored), *beside)
-        settling = so_far.settling
-        if events or settling or step is not TurnStep.GO_ON:
-            write: TurnWrite = yield Do(
-                lambda s: s.record_turn(
-                    self.session_id,
-                    events,
-                    self.mark,
-                    step,
-                    expected_version=expected,
-                    answers=settling.answers if settling else None,
-                    abandons=settling.abandons if settling else None,
-                )
-            )
+        if events or so_far.settling or step is not TurnStep.GO_ON:
+            write: TurnWrite = yield from self._recorded(events, step, expected)
             so_far.is_marked = write.is_marked and step is not TurnStep.END
             so_far.settling = None
             for entry, event in zip(stored, write.events, strict=False):
@@ -296,6 +287,28 @@ class TurnEngine:
                 raise TurnTakenOverError(self.session_id)
         else:
             self._note_asides(entries)
+
+    def _recorded(self, events: Sequence[NewEvent], step: TurnStep, expected: int | None) -> Steps[TurnWrite]:
+        """The write itself. Until its answer is there the turn counts as marked: whoever leaves it then ends
+        a mark that may be there."""
+        settling = self._so_far.settling
+        was_marked, self._so_far.is_marked = self._so_far.is_marked, True
+        try:
+            write: TurnWrite = yield Do(
+                lambda s: s.record_turn(
+                    self.session_id,
+                    events,
+                    self.mark,
+                    step,
+                    expected_version=expected,
+                    answers=settling.answers if settling else None,
+                    abandons=settling.abandons if settling else None,
+                )
+            )
+        except Exception:
+            self._so_far.is_marked = was_marked
+            raise
+        return write
 
     def _note(self, entry: _Entry, event: SessionEvent) -> None:
         entry.event = event
@@ -448,7 +461,7 @@ class TurnEngine:
         strategy = settings.strategy
         if strategy is None:
             return None
-        beside = (*self._asking.beside, *pending)
+        beside = (*self._asking.beside, *(replace(event, synthetic=True) for event in pending))
         trigger = (
             CalibratedTrigger(settings.trigger, self._model.model, beside)
             if asks and settings.trigger is not None
@@ -721,6 +734,7 @@ def _with_metadata(reply: ChatReply, model: Rendering, asked: Asked) -> ChatRepl
         "finish_reason": str(reply.finish_reason),
         "provider_finish_reason": reply.provider_finish_reason,
         "usage": reply.usage.to_dict() if reply.usage else None,
+        "request_model": model.model if reply.model not in (None, model.model) else None,
         ESTIMATE: asked.estimate.to_dict() if asked.estimate else None,
     }
     known = {name: value for name, value in said.items() if value is not None}

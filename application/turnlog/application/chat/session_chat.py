@@ -226,6 +226,8 @@ class _Run:
                 except StopIteration as end:
                     self.turn = end.value
                     break
+                except TurnCutError:  # left once more while it ended
+                    break
                 result = error = None
                 try:
                     if isinstance(step, Ask) and not self._is_silent:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role, ToolCallResponsePart
 
 _LOWERED_TO = 0.75
 """The share of the limit down to which old rounds are left out, once they have to be."""
-
-_NOTE_TOKENS = 64
-"""What the note that stands for rounds left out costs at most."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,14 @@ def shortened(
     The results of the newest `keep` rounds stay whole as long as that fits; those of the newest round always
     stay.
     """
+    if sum(map(tokens, events)) <= limit:
+        return Shortened(tuple(events))
     small = {
         place: _placeholder(event, tokens(event)) for place, event in enumerate(events) if _results(event)
     }
     rounds = list(_rounds(events, small, tokens))
     beside = sum(map(tokens, events)) - sum(one.whole for one in rounds)
-    short, gone = _depth(rounds, beside + _NOTE_TOKENS, limit, keep)
-    if not short and not gone:
-        return Shortened(tuple(events))
+    short, gone = _depth(rounds, beside + tokens(_note(len(rounds), events)), limit, keep)
     left_out = {place for one in rounds[:gone] for place in (one.call, *one.results)}
     replaced = {
         place: small[place]
@@ -84,7 +82,7 @@ def _depth(rounds: Sequence[_Round], beside: int, limit: int, keep: int) -> tupl
         total += newest.whole
         for kept in (keep, 1):
             if total > limit:
-                for one in rounds[short : count - kept]:
+                for one in rounds[short : max(short, count - kept)]:
                     total += one.short - one.whole
                     short += 1
             if total > limit:
@@ -100,7 +98,7 @@ def _rounds(
     tokens: Callable[[SessionEvent], int],
 ) -> Iterator[_Round]:
     asked = [place for place, event in enumerate(events) if event.role is Role.ASSISTANT and event.tool_calls]
-    for call, following in zip(asked, [*asked[1:], len(events)], strict=True):
+    for call, following in pairwise([*asked, len(events)]):
         results = tuple(place for place in range(call + 1, following) if place in small)
         own = tokens(events[call])
         yield _Round(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
@@ -33,7 +33,7 @@ Line: TypeAlias = "str | ChatReply | Exception | Stream | Adapted | Callable[[Ch
 class Stream:
     """An answer in pieces; `fails` is raised behind them."""
 
-    pieces: tuple[str, ...]
+    pieces: Iterable[str]
     fails: Exception | None = None
 
 
@@ -69,14 +69,19 @@ class Script:
     asked: list[ChatRequest] = field(default_factory=list[ChatRequest])
     closed: int = 0
     """Streams that were closed."""
+    on_render: Callable[[], object] | None = None
+    """Done while a request is rendered, before anything of it is stored."""
 
     def render(self, request: ChatRequest, *, stream: bool = False) -> RenderedRequest:
         """The request in the form of Chat Completions."""
+        if self.on_render is not None:
+            self.on_render()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrefillWarning)
             body = openai_chat.request(
-                [_of_the_root(one) for one in request.conversation],
+                request.conversation,
                 model=self.model,
+                branch=_branch(request),
                 tools=[{"name": tool.name, "parameters": tool.parameters} for tool in request.tools],
             )
         text = json.dumps(body, ensure_ascii=False).encode()
@@ -197,5 +202,7 @@ def _whole(line: Any) -> ChatReply:
     return line
 
 
-def _of_the_root(entry: SessionEvent | Message) -> SessionEvent | Message:
-    return replace(entry, branch=None) if isinstance(entry, SessionEvent) else entry
+def _branch(request: ChatRequest) -> str | None:
+    """The branch that is told the conversation."""
+    branches = [one.branch for one in request.conversation if isinstance(one, SessionEvent)]
+    return max(filter(None, branches), key=len, default=None)

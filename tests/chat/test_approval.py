@@ -1,0 +1,244 @@
+"""Calls that stay open: approved, answered or given up later, by event and call id, in any process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.chats import SID, lines, messages, service
+from tests.support.scripted_chat import ScriptedModel, calls
+
+from turnlog.application import SessionService
+from turnlog.application.chat import (
+    Awaiting,
+    FinishReason,
+    MessageTooLargeError,
+    SessionChat,
+    Tool,
+    ToolCallFinished,
+    Turn,
+)
+from turnlog.application.turns import CallReference
+from turnlog.domain import (
+    CallNotAwaitedError,
+    CompactionReason,
+    CompactionWindow,
+    Message,
+    MessageFilter,
+    Role,
+    SessionNotFoundError,
+    UnknownEventError,
+    WindowCompactionStrategy,
+)
+
+
+def pay(amount: int) -> str:
+    """Pays somebody."""
+    return f"paid {amount}"
+
+
+def ping() -> str:
+    """Says pong."""
+    return "pong"
+
+
+PAY = Tool.of(pay, needs_approval=True)
+ASKS = calls('c1 pay {"amount": 5}')
+
+
+def asked(
+    sessions: SessionService, *lines_: object, tools: tuple[object, ...] = (PAY, ping)
+) -> tuple[Turn, CallReference]:
+    """A turn that ended with an open call."""
+    turn = SessionChat(sessions, ScriptedModel([*(lines_ or (ASKS,))]), tools=tools).send(SID, "Pay 5.")  # type: ignore[arg-type, list-item]
+    return turn, turn.awaiting[0]
+
+
+def later(sessions: SessionService, *lines_: object) -> tuple[SessionChat, ScriptedModel]:
+    """A chat of another process, with the same tools."""
+    model = ScriptedModel([*(lines_ or ("done",))])  # type: ignore[list-item]
+    return SessionChat(sessions, model, tools=[PAY, ping]), model
+
+
+def test_a_call_that_needs_approval_ends_the_turn_open(sessions: SessionService) -> None:
+    turn, call = asked(sessions)
+    stored = messages(sessions)[-1]
+    assert (turn.finish_reason, call) == (FinishReason.TOOL_CALL, CallReference(stored.id, "c1"))
+    assert stored.tool_calls[0].awaiting
+    assert lines(sessions) == ["User: Pay 5.", 'Assistant [tool calls: pay({"amount": 5})]']
+
+
+def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:
+    with service(tmp_path / "chat.db") as sessions:
+        _, call = asked(sessions)
+    with service(tmp_path / "chat.db") as sessions:
+        chat, model = later(sessions)
+        turn = chat.approve(SID, call.event_id, call.call_id)
+        assert (turn.text, turn.finish_reason) == ("done", FinishReason.STOP)
+        assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]
+        assert model.told[0][-1] == "Tool [responses: pay -> paid 5]"
+
+
+def test_an_answered_call_goes_on_with_the_answer(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, _ = later(sessions)
+    turn = chat.answer(SID, call.event_id, "c1", {"paid": False})
+    assert turn.text == "done"
+    assert messages(sessions)[2].message == Message.tool('{"paid":false}', id="c1")
+
+
+def test_a_call_that_is_given_up_goes_on_without_a_result(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, model = later(sessions)
+    assert chat.abandon(SID, call.event_id, "c1").text == "done"
+    assert [event.type for event in sessions.get_events(SID)] == [
+        "MESSAGE",
+        "MESSAGE",
+        "CALL_ABANDONED",
+        "MESSAGE",
+    ]
+    assert b"[no result so far]" in model.render(model.asked[0]).body
+
+
+@pytest.mark.parametrize("how", ["answer", "approve", "abandon"])
+def test_a_call_is_settled_once(sessions: SessionService, how: str) -> None:
+    _, call = asked(sessions)
+    chat, model = later(sessions)
+    more = ("too late",) if how == "answer" else ()
+    getattr(chat, how)(SID, call.event_id, "c1", *more)
+    before = sessions.get_events(SID)
+    with pytest.raises(CallNotAwaitedError):
+        getattr(chat, how)(SID, call.event_id, "c1", *more)
+    assert (sessions.get_events(SID), len(model.asked)) == (before, 1)
+    assert SessionChat(sessions, ScriptedModel(["hi"])).send(SID, "hello").text == "hi"
+
+
+def test_calls_that_are_not_there_are_refused(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, _ = later(sessions)
+    with pytest.raises(UnknownEventError):
+        chat.answer(SID, "nowhere", "c1", "x")
+    with pytest.raises(CallNotAwaitedError):
+        chat.answer(SID, call.event_id, "c9", "x")
+    with pytest.raises(SessionNotFoundError):
+        chat.answer("nobody", call.event_id, "c1", "x")
+    with pytest.raises(SessionNotFoundError):
+        chat.answer(SID, call.event_id, "c1", "x", principal="eve")
+
+
+def test_the_other_calls_of_the_answer_are_made_at_once(sessions: SessionService) -> None:
+    turn, _ = asked(sessions, calls("c0 ping", 'c1 pay {"amount": 5}'))
+    assert lines(sessions)[-1] == "Tool [responses: ping -> pong]"
+    assert len(turn.awaiting) == 1
+
+
+def test_the_turn_goes_on_with_the_last_of_several_open_calls(sessions: SessionService) -> None:
+    _, first = asked(sessions, calls('c1 pay {"amount": 1}', 'c2 pay {"amount": 2}'))
+    chat, model = later(sessions)
+    turn = chat.approve(SID, first.event_id, "c1")
+    assert (turn.finish_reason, turn.awaiting) == (None, (CallReference(first.event_id, "c2"),))
+    assert model.asked == []
+    assert chat.approve(SID, first.event_id, "c2").text == "done"
+
+
+def test_a_call_of_an_earlier_turn_gets_its_result_without_asking_the_model(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, model = later(sessions, "I am waiting for approval.", "done")
+    chat.send(SID, "Is it paid?")
+    turn = chat.approve(SID, call.event_id, "c1")
+    assert (turn.finish_reason, len(model.asked)) == (None, 1)
+    chat.send(SID, "And now?")
+    body = model.render(model.asked[1]).body
+    assert body.index(b"paid 5") < body.index(b"Is it paid?")
+
+
+def test_an_open_call_keeps_its_turn_in_the_view(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, _ = later(sessions)
+    chat.send(SID, "Is it paid?")
+    result = sessions.compact(SID, None, WindowCompactionStrategy(CompactionWindow.last_turns(1)))
+    assert result.reason is CompactionReason.AWAITED_CALL
+    chat.approve(SID, call.event_id, "c1")
+    chat.send(SID, "And now?")
+    assert not sessions.compact(
+        SID, None, WindowCompactionStrategy(CompactionWindow.last_turns(1))
+    ).is_unchanged
+
+
+def test_arguments_are_checked_when_the_call_is_made(sessions: SessionService) -> None:
+    _, call = asked(sessions, calls('c1 pay {"amount": "much"}'))
+    chat, _ = later(sessions)
+    chat.approve(SID, call.event_id, "c1")
+    assert "The arguments are malformed" in lines(sessions)[2]
+
+
+def test_an_open_call_is_stored_whatever_the_filter_says(sessions: SessionService) -> None:
+    chat = SessionChat(
+        sessions, ScriptedModel([ASKS, "done"]), tools=[PAY], store=MessageFilter.roles("user")
+    )
+    (call,) = chat.send(SID, "Pay 5.").awaiting
+    assert chat.approve(SID, call.event_id, "c1").text == "done"
+    assert [event.role for event in messages(sessions)] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+
+
+def test_an_answer_that_is_too_large_is_refused_and_the_call_stays_open(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat = SessionChat(sessions, ScriptedModel(["done"]), max_message_tokens=50)
+    with pytest.raises(MessageTooLargeError):
+        chat.answer(SID, call.event_id, "c1", "x" * 100)
+    assert chat.answer(SID, call.event_id, "c1", "x").text == "done"
+
+
+# --- tools that take long
+
+
+def ship(parcel: int) -> str | Awaiting:
+    """Ships a parcel, which takes days."""
+    return Awaiting("The parcel is on its way.") if parcel else Awaiting()
+
+
+def test_a_tool_can_say_that_its_result_comes_later(sessions: SessionService) -> None:
+    chat = SessionChat(sessions, ScriptedModel([calls('c1 ship {"parcel": 1}'), "It arrived."]), tools=[ship])
+    turn = chat.send(SID, "Ship it.")
+    assert turn.messages[2].tool_responses[0].provisional
+    (call,) = turn.awaiting
+    assert chat.answer(SID, call.event_id, call.call_id, "It is there.").text == "It arrived."
+
+
+def test_a_tool_that_says_nothing_in_the_meantime_stores_nothing(sessions: SessionService) -> None:
+    chat = SessionChat(sessions, ScriptedModel([calls('c1 ship {"parcel": 0}')]), tools=[ship])
+    assert len(chat.send(SID, "Ship it.").messages) == 2
+
+
+def test_a_tool_that_may_wait_but_does_not_closes_its_call(sessions: SessionService) -> None:
+    quick = Tool.of(lambda: "there", name="quick", awaits=True)
+    chat = SessionChat(sessions, ScriptedModel([calls("c1 quick"), "ok"]), tools=[quick])
+    turn = chat.send(SID, "go")
+    assert (turn.text, turn.awaiting) == ("ok", ())
+    with pytest.raises(CallNotAwaitedError):
+        chat.answer(SID, messages(sessions)[1].id, "c1", "again")
+
+
+def test_an_approved_tool_can_take_long_as_well(sessions: SessionService) -> None:
+    tool = Tool.of(ship, needs_approval=True)
+    chat = SessionChat(sessions, ScriptedModel([calls('c1 ship {"parcel": 1}'), "ok"]), tools=[tool])
+    (call,) = chat.send(SID, "Ship it.").awaiting
+    turn = chat.approve(SID, call.event_id, "c1")
+    assert (turn.finish_reason, turn.awaiting) == (None, (call,))
+    assert chat.answer(SID, call.event_id, "c1", "arrived").text == "ok"
+
+
+def test_a_stream_tells_that_a_call_stays_open(sessions: SessionService) -> None:
+    model = ScriptedModel([calls('c1 ship {"parcel": 1}')])
+    with SessionChat(sessions, model, tools=[ship]).stream(SID, "Ship it.") as turn:
+        (finished,) = [event for event in turn if isinstance(event, ToolCallFinished)]
+    assert finished.result is None
+
+
+def test_a_keyed_turn_that_ended_open_is_returned_open(sessions: SessionService) -> None:
+    chat = SessionChat(sessions, ScriptedModel([ASKS, "done"]), tools=[PAY])
+    first = chat.send(SID, "Pay 5.", idempotency_key="k")
+    again = chat.send(SID, "Pay 5.", idempotency_key="k")
+    assert (again.awaiting, again.is_repeat) == (first.awaiting, True)
+    chat.approve(SID, again.awaiting[0].event_id, "c1")
+    assert chat.send(SID, "Pay 5.", idempotency_key="k").awaiting == ()
