@@ -206,9 +206,9 @@ class _Screen:
 
     def greet(self, session_id: str, service: SessionService) -> None:
         """Say whom one talks to, and how it ends."""
-        found = service.find(session_id)
-        events = f", {found.version:,} events so far" if found else ", new"
-        self.line(f"{one_line(self._model)} · session {one_line(session_id)}{events}")
+        told = len(service.view(session_id).told()) if service.find(session_id) else 0
+        about = f"it is told {told:,} messages" if told else "new"
+        self.line(f"{one_line(self._model)} · session {one_line(session_id)}, {about}")
         self.line("Ctrl-C stops an answer, Ctrl-D ends the chat. Every message is stored as it happens.")
 
     def follow(self, events: Iterable[object]) -> None:
@@ -282,10 +282,10 @@ class _Screen:
 def _compaction_text(result: CompactionResult) -> str:
     if result.is_unchanged:
         return f"── not compacted: {result.reason}"
-    summary = ", a summary stands for them" if result.summary else ""
+    into = " became a summary" if result.summary else " left the view"
     return (
-        f"── compacted: {len(result.covered_events):,} messages left the view{summary}; "
-        f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens. The log keeps everything."
+        f"── compacted: {len(result.covered_events):,} messages{into}; "
+        f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens"
     )
 
 
