@@ -345,7 +345,7 @@ def test_a_file_that_cannot_be_imported_because_it_is_none_is_not_to_be_mended(
 @pytest.mark.parametrize(
     ("command", "allowed"),
     [
-        (("compact", "@last", "--strategy", "magic"), "'window', 'sliding', 'turns', 'tokens'"),
+        (("compact", "@last", "--strategy", "magic"), "'window', 'sliding', 'turns', 'tokens', 'recursive'"),
         (("view", "@last", "--as", "poem"), "'text', 'json', 'openai', 'anthropic'"),
         (("search", "Houston", "--role", "developer"), "'system', 'user', 'assistant', 'tool'"),
     ],

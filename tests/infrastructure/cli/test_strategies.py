@@ -6,11 +6,13 @@ import pytest
 from tests.infrastructure.cli.conftest import OpenService, Turnlog
 
 from turnlog.domain.archive import (
+    RecursiveSummarizationCompactionStrategy,
     SlidingWindowCompactionStrategy,
     TokenCountCompactionStrategy,
     TurnWindowCompactionStrategy,
 )
 from turnlog.domain.compaction import CompactionStrategy
+from turnlog.domain.extractive import ExtractiveSummarizer
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message
 
@@ -105,7 +107,10 @@ def test_every_strategy_that_is_listed_is_accepted_in_each_of_its_sizes(
     turnlog: Turnlog, imported: str
 ) -> None:
     for row in turnlog("strategies", "--json").json:
-        result = turnlog("compact", imported, "--strategy", row["strategy"], row["option"], 10**6)
+        summarizer = ("--summarizer", "extractive") if row["strategy"] == "recursive" else ()
+        result = turnlog(
+            "compact", imported, "--strategy", row["strategy"], row["option"], 10**6, *summarizer
+        )
 
         assert result.status == 1, row
 
@@ -118,6 +123,7 @@ def test_the_defaults_that_are_listed_are_those_of_the_strategies(turnlog: Turnl
         "--max-events": SlidingWindowCompactionStrategy().max_events,
         "--max-turns": TurnWindowCompactionStrategy().max_turns,
         "--max-tokens": TokenCountCompactionStrategy().max_tokens,
+        "--keep-events": RecursiveSummarizationCompactionStrategy(ExtractiveSummarizer()).max_events_to_keep,
     }
 
 

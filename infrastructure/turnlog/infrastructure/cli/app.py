@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from turnlog.infrastructure.cli.commands import about, audit, copying, ending, reading, writing
+from turnlog.infrastructure.cli.commands import about, audit, copying, ending, reading, talking, writing
 from turnlog.infrastructure.cli.options import Database, Json
 from turnlog.infrastructure.cli.settings import Status
 
@@ -36,6 +36,7 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
         reading.report,
         reading.export,
     ),
+    "Talk": (talking.chat, talking.summarize),
     "Compact": (writing.compact, writing.strategies),
     "End of a session": (
         ending.extend,

@@ -11,6 +11,7 @@ from typing import Final
 from eventsourcing.persistence import PersistenceError
 
 from turnlog.application.audit import NoSummaryError, UnknownCallError
+from turnlog.application.chat import MissingKeyError, ModelError
 from turnlog.application.storage import storage_error
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -19,6 +20,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     StorageLockedError,
+    TurnInProgressError,
     TurnlogError,
     UnknownEventError,
     UnknownHoldError,
@@ -90,6 +92,14 @@ class NotYetBegunError(TurnlogError):
         self.first = first
 
 
+class NotSummarizedError(TurnlogError):
+    """No summary of a session came."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"There is no summary of {shown(session_id)}: {reason}.")
+        self.session_id = session_id
+
+
 class ForeignDatabaseError(StorageError):
     """The file is a database of something else."""
 
@@ -121,6 +131,10 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (NothingRecordedError, Status.NOT_FOUND),
     (NoSummaryError, Status.NOT_FOUND),
     (MissingExtraError, Status.USAGE),
+    (NotSummarizedError, Status.FOUND_OR_NOTHING_TO_DO),
+    (MissingKeyError, Status.USAGE),
+    (ModelError, Status.UNREACHABLE),
+    (TurnInProgressError, Status.CONFLICT),
     (StorageLockedError, Status.CONFLICT),
     (VersionConflictError, Status.CONFLICT),
     (SessionIdUnavailableError, Status.CONFLICT),

@@ -21,12 +21,13 @@ class Form(StrEnum):
 
 
 class StrategyName(StrEnum):
-    """The compaction strategies that need no model."""
+    """The compaction strategies."""
 
     WINDOW = "window"
     SLIDING = "sliding"
     TURNS = "turns"
     TOKENS = "tokens"
+    RECURSIVE = "recursive"
 
 
 class SummarizerName(StrEnum):
@@ -34,6 +35,17 @@ class SummarizerName(StrEnum):
 
     NONE = "none"
     EXTRACTIVE = "extractive"
+    MODEL = "model"
+    FALLBACK = "fallback"
+
+
+class ProviderName(StrEnum):
+    """The APIs through which a model is asked."""
+
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    ANTHROPIC = "anthropic"
+    OLLAMA = "ollama"
 
 
 class RoleName(StrEnum):
@@ -60,6 +72,39 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at mo
 Principal = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Only sessions of this principal.", show_default=False),
+]
+Provider = Annotated[
+    ProviderName | None,
+    typer.Option(
+        metavar="NAME",
+        help="The API: openai, responses, anthropic, ollama (default: TURNLOG_PROVIDER, else openai).",
+        show_default=False,
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The model (default: TURNLOG_MODEL).", show_default=False),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The server (default: the variable that the API has).", show_default=False
+    ),
+]
+ModelOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A parameter of the API, the value as JSON or text; can be repeated.",
+        show_default=False,
+    ),
+]
+Window = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Tokens that the model's context window holds.", show_default=False
+    ),
 ]
 Actor = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does it.", show_default=False)]
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.table import Table
 
 from turnlog.domain.archive import (
+    RecursiveSummarizationCompactionStrategy,
     SlidingWindowCompactionStrategy,
     TokenCountCompactionStrategy,
     TurnWindowCompactionStrategy,
 )
-from turnlog.domain.compaction import CompactionStrategy
-from turnlog.domain.extractive import ExtractiveSummarizer
+from turnlog.domain.compaction import CompactionStrategy, CompactionSummarizer
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
+from turnlog.infrastructure.cli.asking import Asked
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
 from turnlog.infrastructure.cli.output import console, print_table, write_json
@@ -30,8 +31,17 @@ class _Size:
     option: str
     default: int | None
     keeps: str
-    make: Callable[[int], CompactionStrategy]
+    make: Callable[[int, CompactionSummarizer | None], CompactionStrategy]
     is_budget: bool = False
+
+
+_SUMMARIZING: Final = (StrategyName.WINDOW, StrategyName.RECURSIVE)
+
+
+def _recursive(count: int, summarizer: CompactionSummarizer | None) -> CompactionStrategy:
+    if summarizer is None:
+        raise CommandUsageError("--strategy recursive needs --summarizer: extractive, model or fallback.")
+    return RecursiveSummarizationCompactionStrategy(summarizer, count)
 
 
 _SIZES: Final = (
@@ -40,21 +50,21 @@ _SIZES: Final = (
         "--last-events",
         CompactionWindow.last_events().size,
         "the newest N messages, and what stands in front of the first turn",
-        lambda count: WindowCompactionStrategy(CompactionWindow.last_events(count)),
+        lambda count, summarizer: WindowCompactionStrategy(CompactionWindow.last_events(count), summarizer),
     ),
     _Size(
         StrategyName.WINDOW,
         "--last-turns",
         None,
         "the newest N turns, and what stands in front of the first turn",
-        lambda count: WindowCompactionStrategy(CompactionWindow.last_turns(count)),
+        lambda count, summarizer: WindowCompactionStrategy(CompactionWindow.last_turns(count), summarizer),
     ),
     _Size(
         StrategyName.WINDOW,
         "--token-budget",
         None,
         "what fits N tokens together with what stands in front of the first turn",
-        lambda count: WindowCompactionStrategy(CompactionWindow.token_budget(count)),
+        lambda count, summarizer: WindowCompactionStrategy(CompactionWindow.token_budget(count), summarizer),
         is_budget=True,
     ),
     _Size(
@@ -62,22 +72,29 @@ _SIZES: Final = (
         "--max-events",
         SlidingWindowCompactionStrategy().max_events,
         "the newest N messages",
-        SlidingWindowCompactionStrategy,
+        lambda count, _: SlidingWindowCompactionStrategy(count),
     ),
     _Size(
         StrategyName.TURNS,
         "--max-turns",
         TurnWindowCompactionStrategy().max_turns,
         "the newest N turns, and what stands in front of the first turn",
-        TurnWindowCompactionStrategy,
+        lambda count, _: TurnWindowCompactionStrategy(count),
     ),
     _Size(
         StrategyName.TOKENS,
         "--max-tokens",
         TokenCountCompactionStrategy().max_tokens,
         "what fits N tokens together with system message and summaries",
-        TokenCountCompactionStrategy,
+        lambda count, _: TokenCountCompactionStrategy(count),
         is_budget=True,
+    ),
+    _Size(
+        StrategyName.RECURSIVE,
+        "--keep-events",
+        10,
+        "the newest N messages behind a summary of all others; needs --summarizer",
+        _recursive,
     ),
 )
 
@@ -88,16 +105,15 @@ _ALWAYS: Final = (
 
 
 def strategy_of(
-    name: StrategyName, sizes: Mapping[str, int], summarizer: SummarizerName = SummarizerName.NONE
+    name: StrategyName, sizes: Mapping[str, int], summarizer: SummarizerName, asked: Asked
 ) -> CompactionStrategy:
     """The strategy in the size that these options give, or `CommandUsageError`."""
     size, count = _chosen(name, sizes)
-    strategy = size.make(count)
-    if summarizer is SummarizerName.NONE:
-        return strategy
-    if not isinstance(strategy, WindowCompactionStrategy):
-        raise CommandUsageError(f"--summarizer goes with --strategy {StrategyName.WINDOW}, not with {name}.")
-    return replace(strategy, summarizer=ExtractiveSummarizer())
+    if summarizer is not SummarizerName.NONE and name not in _SUMMARIZING:
+        raise CommandUsageError(
+            f"--summarizer goes with --strategy {' or '.join(_SUMMARIZING)}, not with {name}."
+        )
+    return size.make(count, asked.summarizer(summarizer))
 
 
 def budget_of(name: StrategyName, sizes: Mapping[str, int]) -> int | None:

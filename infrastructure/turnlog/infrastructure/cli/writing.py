@@ -13,6 +13,7 @@ from turnlog.domain.compaction import CompactionReason, CompactionResult, Compac
 from turnlog.domain.errors import SessionIdUnavailableError
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
 from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.asking import Asked
 from turnlog.infrastructure.cli.failures import InputFileError
 from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
@@ -89,12 +90,13 @@ def compact_session(
     strategy: StrategyName,
     sizes: Mapping[str, int],
     summarizer: SummarizerName,
+    asked: Asked,
     branch: str | None,
     when_turns: int | None,
     when_tokens: int | None,
 ) -> int:
     """One pass with the strategy in the size that these options give; status 1 when it had nothing to do."""
-    chosen = strategy_of(strategy, sizes, summarizer)
+    chosen = strategy_of(strategy, sizes, summarizer, asked)
     trigger = _trigger(when_turns, when_tokens)
     with database.changing(settings.database) as service:
         session_id = database.session_id(service, given)

@@ -8,11 +8,16 @@ from typing import Annotated
 import typer
 
 from turnlog.infrastructure.cli.options import (
+    BaseUrl,
     Database,
     Json,
+    ModelName,
+    ModelOptions,
+    Provider,
     SessionId,
     StrategyName,
     SummarizerName,
+    Window,
     settings_of,
 )
 
@@ -44,7 +49,7 @@ def compact(
     session: SessionId,
     strategy: Annotated[
         StrategyName,
-        typer.Option(metavar="NAME", help="What decides: window, sliding, turns or tokens."),
+        typer.Option(metavar="NAME", help="What decides: window, sliding, turns, tokens or recursive."),
     ] = StrategyName.WINDOW,
     last_events: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="window: the newest N messages (default: 20).")
@@ -64,10 +69,22 @@ def compact(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="tokens: what fits N tokens (default: 4000).")
     ] = None,
+    keep_events: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="recursive: the newest N messages (default: 10).")
+    ] = None,
     summarizer: Annotated[
         SummarizerName,
-        typer.Option(metavar="NAME", help="window: what summarizes the messages that leave."),
+        typer.Option(
+            metavar="NAME",
+            help="window, recursive: what summarizes the messages that leave: "
+            "extractive, model, fallback (model, else extractive) or none.",
+        ),
     ] = SummarizerName.NONE,
+    provider: Provider = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    option: ModelOptions = None,
+    window: Window = None,
     branch: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Only the messages of this sub-agent.", show_default=False),
@@ -82,6 +99,7 @@ def compact(
     as_json: Json = False,
 ) -> int:
     """Reduce the view to its newest turns; the log keeps everything."""
+    from turnlog.infrastructure.cli.asking import Asked
     from turnlog.infrastructure.cli.writing import compact_session
 
     sizes = {
@@ -91,6 +109,7 @@ def compact(
         "--max-events": max_events,
         "--max-turns": max_turns,
         "--max-tokens": max_tokens,
+        "--keep-events": keep_events,
     }
     return compact_session(
         settings_of(context, db, as_json),
@@ -98,6 +117,7 @@ def compact(
         strategy=strategy,
         sizes={option: size for option, size in sizes.items() if size is not None},
         summarizer=summarizer,
+        asked=Asked(provider, model, base_url, tuple(option or ()), window),
         branch=branch,
         when_turns=when_turns,
         when_tokens=when_tokens,
