@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.audit.golden_bodies import bodies, kept
 from tests.audit.logs import WordCount
-from tests.support.scripted_model import Line, ScriptedModel, calls, says
+from tests.support.scripted_chat import Line, ScriptedModel, calls, says
 
 from turnlog.application.audit import PromptRecorder, SessionAudit
 from turnlog.application.chat import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.faults.conversation import SID, say, service, shown
-from tests.support.scripted_model import Line
+from tests.support.scripted_chat import Line
 from tests.support.summary_models import ScriptedModel, reply
 
 from turnlog.application import BackgroundCompaction

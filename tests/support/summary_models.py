@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support import scripted_model
-from tests.support.scripted_model import Line
+from tests.support import scripted_chat
+from tests.support.scripted_chat import Line
 
 from turnlog.application.chat import ChatReply, ChatRequest, FinishReason, Usage
 from turnlog.domain import Message, event_text
@@ -17,7 +17,7 @@ def reply(
     return ChatReply(message, finish, usage=usage, model="scripted-1")
 
 
-class _Asked(scripted_model.Script):
+class _Asked(scripted_chat.Script):
     def __init__(self, *answers: Line) -> None:
         super().__init__(answers or ("a recap",))
 
@@ -32,9 +32,9 @@ class _Asked(scripted_model.Script):
         return [event_text(request.conversation[0]).removeprefix("User: ") for request in self.asked]
 
 
-class ScriptedModel(_Asked, scripted_model.ScriptedModel):
+class ScriptedModel(_Asked, scripted_chat.ScriptedModel):
     """A `ChatModel` that gives these answers in order, the last one again and again."""
 
 
-class AsyncScriptedModel(_Asked, scripted_model.AsyncScriptedModel):
+class AsyncScriptedModel(_Asked, scripted_chat.AsyncScriptedModel):
     """An `AsyncChatModel` that does."""

@@ -18,8 +18,7 @@ from eventsourcing.sqlite import (
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.errors import StorageError
-from turnlog.domain.events import SessionDeleted, StreamEvent, as_uuid
+from turnlog.domain.events import SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
