@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.chats import SID, lines, messages
-from tests.support.scripted_chat import ScriptedModel, calls, says
+from tests.support.scripted_chat import Line, ScriptedModel, calls, says
 
 from turnlog.application import SessionService
 from turnlog.application.chat import (
@@ -351,7 +351,11 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(sessions: SessionS
     def ping(who: int) -> str:
         return f"pong {who}"
 
-    lines_ = [calls('c1 ping {"who": 1}', 'c2 ping {"who": 2}', text="let me see"), calls("c1 ping"), "done"]
+    lines_: list[Line] = [
+        calls('c1 ping {"who": 1}', 'c2 ping {"who": 2}', text="let me see"),
+        calls("c1 ping"),
+        "done",
+    ]
     model = ScriptedModel(lines_ * 3)
     chat = SessionChat(sessions, model, tools=[ping], instructions="Be kind.")
     for text in ("one", "two", "three"):

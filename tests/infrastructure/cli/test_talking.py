@@ -40,7 +40,7 @@ def streamed(*texts: str, calls: list[dict[str, Any]] | None = None, tokens: int
     if calls:
         pieces.append({"tool_calls": calls})
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": piece}]} for piece in pieces]
-    end = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}
+    end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}
     chunks.append({"choices": [end]})
     if tokens is not None:
         usage = {"prompt_tokens": tokens, "completion_tokens": 3, "total_tokens": tokens + 3}
