@@ -2,12 +2,20 @@
 
 from turnlog.application.appending import Appendable
 from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.audit import AsyncSessionAudit, PromptRecorder, SessionAudit
 from turnlog.application.background import (
     AsyncBackgroundCompaction,
     BackgroundClosedError,
     BackgroundCompaction,
 )
-from turnlog.application.chat import AsyncChatModelSummarizer, ChatModelSummarizer
+from turnlog.application.chat import (
+    AsyncChatModel,
+    AsyncChatModelSummarizer,
+    AsyncSessionChat,
+    ChatModel,
+    ChatModelSummarizer,
+    SessionChat,
+)
 from turnlog.application.compacting import OnRace, OpenPass
 from turnlog.application.context import event_context
 from turnlog.application.core import Capabilities
@@ -31,12 +39,16 @@ __all__ = [
     "AnchorSnapshots",
     "Appendable",
     "AsyncBackgroundCompaction",
+    "AsyncChatModel",
     "AsyncChatModelSummarizer",
+    "AsyncSessionAudit",
+    "AsyncSessionChat",
     "AsyncSessionService",
     "BackgroundClosedError",
     "BackgroundCompaction",
     "BackupError",
     "Capabilities",
+    "ChatModel",
     "ChatModelSummarizer",
     "ConversationSearch",
     "CrossSessionSearch",
@@ -46,7 +58,10 @@ __all__ = [
     "LegalHold",
     "OnRace",
     "OpenPass",
+    "PromptRecorder",
     "RecallResult",
+    "SessionAudit",
+    "SessionChat",
     "SessionDetails",
     "SessionEraser",
     "SessionRow",

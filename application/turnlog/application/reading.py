@@ -65,12 +65,14 @@ class Reading(ServiceCore):
         """The messages of the log that meet the criteria, covered ones included; empty without a session."""
         return tuple(event.message for event in self.get_events(session_id, criteria) if event.message)
 
-    def get_event(self, session_id: str, event_id: str) -> SessionEvent:
-        """One entry of the log by its id; `UnknownEventError` when there is none."""
+    def get_event(self, session_id: str, event_id: str | int) -> SessionEvent:
+        """One entry of the log by its id, or by its version as a number. Raises `UnknownEventError`."""
         key = self._key(session_id)
-        check_id("Event id", event_id)
         self._writer.current(key)
-        version = self._locate(key, event_id)
+        if isinstance(event_id, int):
+            version: int | None = event_id
+        else:
+            version = self._locate(key, check_id("Event id", event_id))
         entry = None if version is None else self._streams.entry_at(key.aggregate_id, session_id, version)
         if entry is None:
             raise UnknownEventError(session_id, event_id)

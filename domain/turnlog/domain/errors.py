@@ -115,7 +115,7 @@ class VersionConflictError(TurnlogError):
 class UnknownEventError(TurnlogError):
     """The session holds no such event."""
 
-    def __init__(self, session_id: str, event_id: str) -> None:
+    def __init__(self, session_id: str, event_id: str | int) -> None:
         super().__init__(f"Session {shown(session_id)} holds no event {shown(event_id)}. Check the id.")
         self.session_id = session_id
         self.event_id = event_id

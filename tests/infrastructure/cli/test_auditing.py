@@ -191,3 +191,15 @@ def test_control_characters_of_a_message_do_not_reach_the_terminal(
         sessions.append_message(SID, Message.user("\x1b[2J gone"), event_id="evil")
     for arguments in (("timeline", SID), ("explain", SID, "evil"), ("diff", SID, 1, "evil")):
         assert "\x1b[2J" not in turnlog("audit", *arguments).out
+
+
+def test_a_message_can_be_named_by_its_version(turnlog: Turnlog, imported: str) -> None:
+    (first,) = turnlog("log", imported, "--limit", 62, "--json").json[:1]
+
+    by_version = turnlog("audit", "explain", imported, first["version"], "--json")
+
+    assert by_version.json == turnlog("audit", "explain", imported, first["id"], "--json").json
+
+
+def test_a_version_that_the_session_has_not_reached_names_no_message(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("audit", "explain", imported, 99_999).status == 3

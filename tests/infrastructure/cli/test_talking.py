@@ -76,6 +76,27 @@ def test_chat_stores_what_was_said_in_the_session_that_it_makes(
     ]
 
 
+def test_what_a_chat_told_the_model_can_be_shown_byte_for_byte(
+    turnlog: Turnlog, server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.script(streamed("In Lund."))
+    turnlog("chat", "parcel", "-m", "Where is it?")
+
+    turnlog("audit", "told", "parcel", "--output", tmp_path / "body.json")
+
+    assert (tmp_path / "body.json").read_bytes() == server.requests[0].body
+
+
+def test_the_log_says_in_words_what_was_recorded_of_a_call(turnlog: Turnlog, server: ScriptedServer) -> None:
+    server.script(streamed("In Lund."))
+    turnlog("chat", "parcel", "-m", "Where is it?")
+
+    log = turnlog("log", "parcel").out
+
+    assert "small is asked, told the view at version 1" in log
+    assert "stop, 12 tokens in, 3 out" in log
+
+
 def test_chat_goes_on_with_a_session_and_sends_what_was_said_before(
     turnlog: Turnlog, server: ScriptedServer
 ) -> None:

@@ -94,10 +94,11 @@ def show_diff(settings: Settings, given: str, before: str, after: str) -> int:
     return status
 
 
-def show_explanation(settings: Settings, given: str, event_id: str, at: str | None) -> int:
+def show_explanation(settings: Settings, given: str, event: str, at: str | None) -> int:
     """Say why a message is in the view, or is not."""
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
+        event_id = database.event_id(service, session_id, event)
         audit = SessionAudit(service)
         found = audit.explain(session_id, event_id, None if at is None else _moment(at))
         carried = audit.carried(session_id, event_id)
@@ -127,7 +128,8 @@ def show_lineage(settings: Settings, given: str, summary: str | None) -> int:
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         audit = SessionAudit(service)
-        found = audit.lineage(session_id, summary or _newest_summary(audit, session_id))
+        named = None if summary is None else database.event_id(service, session_id, summary)
+        found = audit.lineage(session_id, named or _newest_summary(audit, session_id))
     if settings.json:
         write_json({**found.to_dict(), "originals": [ref.to_dict() for ref in found.originals]})
         return Status.DONE

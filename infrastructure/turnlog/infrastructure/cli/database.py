@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from turnlog.application import SessionService
-from turnlog.domain.errors import SessionNotFoundError, StorageError, StorageLockedError
+from turnlog.domain.errors import SessionNotFoundError, StorageError, StorageLockedError, UnknownEventError
 from turnlog.infrastructure.cli.failures import (
     AmbiguousIdError,
     DatabaseNotFoundError,
@@ -72,6 +72,19 @@ def session_id(service: SessionService, given: str) -> str:
     if len(found) > 1:
         raise AmbiguousIdError(given, found[:_CANDIDATES], more=len(found) > _CANDIDATES)
     return found[0]
+
+
+def event_id(service: SessionService, session_id: str, given: str) -> str:
+    """The id of the event that is meant: an id, or else a version, as `log` shows it.
+
+    Raises `UnknownEventError`.
+    """
+    try:
+        return service.get_event(session_id, given).id
+    except UnknownEventError:
+        if not given.isdecimal():
+            raise
+        return service.get_event(session_id, int(given)).id
 
 
 def position(service: SessionService, given: str) -> int:

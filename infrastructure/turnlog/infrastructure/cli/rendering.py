@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from rich.text import Text
 
@@ -67,7 +69,25 @@ def said(event: SessionEvent) -> str:
         return branch + boundary_text(event.boundary)
     if event.message:
         return f"{branch}{'(summary) ' if event.synthetic else ''}{event_text(event)}"
-    return f"{branch}{event.type} {json.dumps(event.payload or {}, ensure_ascii=False)}"
+    payload = json.dumps(event.payload or {}, ensure_ascii=False)
+    return branch + (_recorded(event) or f"{event.type} {payload}")
+
+
+def _recorded(event: SessionEvent) -> str | None:
+    """What was recorded of a call of a model, in words; None for any other event."""
+    about = event.payload or {}
+    match event.type:
+        case "PROMPT_CONTENT":
+            return "(recorded) system text or tools of prompts"
+        case "PROMPT_RENDERED":
+            told = f"told the view at version {about.get('view')}, {about.get('bytes', 0):,} bytes"
+            return f"(recorded) {about.get('call')}: {about.get('model') or 'a model'} is asked, {told}"
+        case "MODEL_REPLIED":
+            usage: Mapping[str, Any] = about.get("usage") or {}
+            used = f"{usage.get('input_tokens') or 0:,} tokens in, {usage.get('output_tokens') or 0:,} out"
+            return f"(recorded) {about.get('call')}: {about.get('finish_reason') or 'answered'}, {used}"
+        case _:
+            return None
 
 
 def _part(part: Part) -> Text:

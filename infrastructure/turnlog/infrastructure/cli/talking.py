@@ -14,6 +14,7 @@ from uuid import uuid4
 from rich.text import Text
 
 from turnlog.application import SessionService
+from turnlog.application.audit import PromptRecorder
 from turnlog.application.chat import (
     Compacted,
     FinishReason,
@@ -142,6 +143,7 @@ def _chat(service: SessionService, wanted: Talk) -> SessionChat:
         max_request_tokens=window - (wanted.max_output or 0) if window else None,
         max_output_tokens=wanted.max_output,
         options=wanted.asked.parameters(),
+        recorder=PromptRecorder(service),
     )
 
 

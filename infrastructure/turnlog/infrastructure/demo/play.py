@@ -55,8 +55,8 @@ def _introduce(out: Console) -> None:
     out.print(
         "A customer changes a flight with an airline's agent: a real conversation with\n"
         "GPT-4o and its tools. Each turn is appended to an event log in SQLite. Once what\n"
-        f"the model is told reaches {LIMIT:,} tokens, a compaction reduces the view to the\n"
-        f"newest turns that fit in {BUDGET:,}, behind a digest of the others. The log\nkeeps everything.\n"
+        f"the model is told reaches {LIMIT:,} tokens, a compaction reduces the view to a\n"
+        f"digest and the newest turns that fit in {BUDGET:,}. The log keeps everything.\n"
     )
     out.print("turn     log   view    told   whole", style="bold")
     out.print(
@@ -142,6 +142,8 @@ def _suggest(out: Console, database: Path, before_last: int) -> None:
         (f"{command} view @last --as openai", "as the body of a request"),
         (f"{command} search 'gift card'", "what was said of it"),
         (f"{command} compact @last --last-turns 1", "one more compaction"),
+        (f"{command} audit explain @last 5", "why a message is not told"),
+        (f"{command} report @last -o report.html", "all of it as a page"),
     )
     width = max(len(line) for line, _ in steps)
     out.print("\nTry next", style="bold")

@@ -55,7 +55,9 @@ def diff(
 def explain(
     context: typer.Context,
     session: SessionId,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The id of a message.", show_default=False)],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="A message: its id, or its version.", show_default=False)
+    ],
     at: Annotated[
         str | None, typer.Option(metavar=_MOMENT, help="As it was then.", show_default=False)
     ] = None,
@@ -73,7 +75,9 @@ def lineage(
     session: SessionId,
     summary: Annotated[
         str | None,
-        typer.Argument(metavar="SUMMARY", help="The id of a summary (default: the newest in the view)."),
+        typer.Argument(
+            metavar="SUMMARY", help="A summary: its id, or its version (default: the newest in the view)."
+        ),
     ] = None,
     db: Database = None,
     as_json: Json = False,
