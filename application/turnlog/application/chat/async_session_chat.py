@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import AsyncChatModel, RenderedRequest, ToolCallDelta
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.steps import (
     Ask,
     Compact,

@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import ChatModel, ChatReply, RenderedRequest, ToolCallDelta
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.steps import (
     Ask,
     Compact,
