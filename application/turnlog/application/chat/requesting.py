@@ -18,6 +18,7 @@ from turnlog.application.chat.model import ChatReply, FinishReason, RenderedRequ
 from turnlog.application.chat.progress import Entry, OvertakenError
 from turnlog.application.chat.recording import ModelCall, as_events, unstored
 from turnlog.application.chat.steps import (
+    Answered,
     Ask,
     Compact,
     Do,
@@ -56,8 +57,9 @@ class Requesting(Storing):
             pending = []
             assert self._call is not None  # noqa: S101 - it was just prepared
             try:
-                reply: ChatReply = yield Ask(self._call.rendered, self._resent)
-                return _with_metadata(reply, self._model, asked)
+                answered: Answered = yield Ask(self._call.rendered, self._resent)
+                self._call = replace(self._call, seconds=answered.seconds)
+                return _with_metadata(answered.reply, self._model, asked)
             except ContextOverflowError as error:
                 if overflowed:
                     raise
