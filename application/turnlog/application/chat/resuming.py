@@ -22,7 +22,7 @@ from turnlog.application.chat.turn import (
 )
 from turnlog.application.chat.usage import Usage
 from turnlog.application.service import SessionService
-from turnlog.application.turns import CallReference, TurnStep
+from turnlog.application.turns import CallReference, TurnStep, call_name
 from turnlog.domain.errors import (
     CallNotAwaitedError,
 )
@@ -121,10 +121,13 @@ class Resuming(ToolRounds):
                 yield from self._write(results, step=TurnStep.END)
                 return None
         so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
-        if so_far.awaiting or any(one.version > event.version and one.role is not Role.TOOL for one in told):
-            yield from self._write(results, step=TurnStep.END)
-            return None
-        return results
+        went_on = any(one.version > event.version and one.role is not Role.TOOL for one in told)
+        if not so_far.awaiting and not went_on:
+            return results
+        awaited = yield from self._write(results, step=TurnStep.END)
+        left = {call.call_id for call in awaited if call.version == event.version}
+        so_far.awaiting = [other for other in so_far.awaiting if call_name(other.call_id) in left]
+        return None if left or went_on else []  # the others were settled meanwhile: this was the last
 
     def _run_approved(
         self, event: SessionEvent, call: ToolCallPart, reference: CallReference

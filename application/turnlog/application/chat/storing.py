@@ -33,6 +33,7 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.state import AwaitedCall
 from turnlog.domain.view import View
 
 _logger = logging.getLogger("turnlog")
@@ -107,8 +108,11 @@ class Storing:
         step: TurnStep = TurnStep.GO_ON,
         *,
         expected: int | None = None,
-    ) -> Steps[None]:
-        """Store the messages and what belongs to them, and mark the turn, in one write."""
+    ) -> Steps[tuple[AwaitedCall, ...]]:
+        """Store the messages and what belongs to them, and mark the turn, in one write.
+
+        Returns the calls that await a result behind the write.
+        """
         so_far = self._so_far
         if step is TurnStep.GO_ON and not so_far.is_marked:
             step = TurnStep.BEGIN
@@ -126,8 +130,9 @@ class Storing:
                     yield Tell(MessageStored(entry.event))
             if not write.is_marked:
                 raise TurnTakenOverError(self.session_id)
-        else:
-            self._note_asides(entries)
+            return write.awaited
+        self._note_asides(entries)
+        return ()
 
     def _recorded(self, events: Sequence[NewEvent], step: TurnStep, expected: int | None) -> Steps[TurnWrite]:
         """The write itself. Until its answer is there the turn counts as marked: whoever leaves it then ends
