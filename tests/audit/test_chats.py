@@ -132,13 +132,17 @@ def test_no_call_of_a_chat_is_kept_by_value(name: str) -> None:
 
 def test_results_that_were_shortened_come_back_as_they_were_sent() -> None:
     with SessionService(token_estimator=Characters()) as sessions:
-        lines = [*(calls(f'c{n} find {{"parcel": {n}}}') for n in range(8)), says("All are in Lund.")]
+
+        def read(parcel: int) -> str:
+            return find(parcel) * 5
+
+        lines = [*(calls(f'c{n} read {{"parcel": {n}}}') for n in range(8)), says("All are in Lund.")]
         model = Sending(OpenAIChatCodec(), lines)
         chat = SessionChat(
             sessions,
             model,
-            tools=[find],
-            max_request_tokens=700,
+            tools=[read],
+            max_request_tokens=2_000,
             keep_tool_results=1,
             recorder=PromptRecorder(sessions),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.chats import SID, lines, messages, service
@@ -139,6 +140,28 @@ def test_the_turn_goes_on_with_the_last_of_several_open_calls(sessions: SessionS
     assert (turn.finish_reason, turn.awaiting) == (None, (CallReference(first.event_id, "c2"),))
     assert model.asked == []
     assert chat.approve(SID, first.event_id, "c2").text == "done"
+
+
+def test_of_two_answers_at_once_the_later_one_goes_on(sessions: SessionService) -> None:
+    _, first = asked(sessions, calls('c1 pay {"amount": 1}', 'c2 pay {"amount": 2}'))
+    chat, model = later(sessions)
+    record = sessions.record_turn
+    meanwhile: list[Turn] = []
+
+    def overtaken(*arguments: Any, **named: Any) -> Any:
+        sessions.record_turn = record  # type: ignore[method-assign]
+        meanwhile.append(chat.answer(SID, first.event_id, "c2", "two"))
+        return record(*arguments, **named)
+
+    sessions.record_turn = overtaken  # type: ignore[method-assign]
+    turn = chat.answer(SID, first.event_id, "c1", "one")
+    assert [one.finish_reason for one in (*meanwhile, turn)] == [None, FinishReason.STOP]
+    assert len(model.asked) == 1
+    assert lines(sessions)[2:] == [
+        "Tool [responses: c2 -> two]",
+        "Tool [responses: c1 -> one]",
+        "Assistant: done",
+    ]
 
 
 def test_a_call_of_an_earlier_turn_gets_its_result_without_asking_the_model(sessions: SessionService) -> None:

@@ -201,6 +201,19 @@ def test_an_answer_of_which_nothing_came_is_recorded_without_a_message(sessions:
     assert types(sessions) == ["user", "PROMPT", "REPLY"]
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_an_answer_says_how_long_it_took(sessions: SessionService, is_streamed: bool) -> None:
+    recorder = Recorder()
+    chat = SessionChat(sessions, ScriptedModel(["hi"]), recorder=recorder)
+    if is_streamed:
+        with chat.stream(SID, "hello") as turn:
+            list(turn)
+    else:
+        chat.send(SID, "hello")
+    assert recorder.calls[0].seconds is None
+    assert (recorder.replies[0][0].seconds or 0) > 0
+
+
 def test_the_recorder_is_told_the_message_as_it_is_stored(sessions: SessionService) -> None:
     recorder = Recorder()
     SessionChat(sessions, ScriptedModel(["hi"]), recorder=recorder).send(SID, "hello")

@@ -351,12 +351,12 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(sessions: SessionS
     def ping(who: int) -> str:
         return f"pong {who}"
 
-    lines_: list[Line] = [
+    script: list[Line] = [
         calls('c1 ping {"who": 1}', 'c2 ping {"who": 2}', text="let me see"),
         calls("c1 ping"),
         "done",
     ]
-    model = ScriptedModel(lines_ * 3)
+    model = ScriptedModel(script * 3)
     chat = SessionChat(sessions, model, tools=[ping], instructions="Be kind.")
     for text in ("one", "two", "three"):
         chat.send(SID, text)

@@ -24,7 +24,7 @@ from turnlog.domain.ids import own_event_id
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.session import Session
-from turnlog.domain.state import SessionState
+from turnlog.domain.state import AwaitedCall, SessionState
 from turnlog.domain.view import View
 
 
@@ -55,11 +55,12 @@ class CallReference:
 
 @dataclass(frozen=True)
 class TurnWrite:
-    """What was stored, the version behind it, and whether the turn still has its mark."""
+    """What was stored, the version behind it, whether the turn has its mark, and which calls are awaited."""
 
     events: tuple[SessionEvent, ...]
     version: int
     is_marked: bool
+    awaited: tuple[AwaitedCall, ...] = ()
 
 
 class Turns(ServiceCore):
@@ -114,7 +115,7 @@ class Turns(ServiceCore):
         is_marked = any(
             turn.turn_id == mark.turn_id for turn in session.state.turns if turn.branch == mark.branch
         )
-        return TurnWrite(stored, session.version, is_marked or step is TurnStep.END)
+        return TurnWrite(stored, session.version, is_marked or step is TurnStep.END, session.state.awaited)
 
     def view_for_turn(
         self, session_id: str, *, branch: str | None = None, turn_id: str | None = None
@@ -170,6 +171,10 @@ class Turns(ServiceCore):
                 session.end_turn(mark.turn_id, branch=mark.branch, now=now, context=context)
 
 
+def call_name(call_id: str) -> str:
+    """The id of a call as the state of a session has it."""
+    return call_id.encode("utf-8", "backslashreplace").decode()
+
+
 def _awaits(state: SessionState, version: int, call_id: str) -> bool:
-    name = call_id.encode("utf-8", "backslashreplace").decode()
-    return any((call.version, call.call_id) == (version, name) for call in state.awaited)
+    return any((call.version, call.call_id) == (version, call_name(call_id)) for call in state.awaited)

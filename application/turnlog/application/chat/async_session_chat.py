@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import AsyncChatModel, RenderedRequest, ToolCallDelta
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.steps import (
+    Answered,
     Ask,
     Compact,
     Do,
@@ -216,6 +219,7 @@ class _Run:
                 try:
                     self._raise_if_cancelled()
                     if isinstance(step, Ask) and not self._is_silent:
+                        asked = time.perf_counter()
                         async with self._model.stream(step.rendered, on_send=self._resend(step)) as stream:
                             try:
                                 async for delta in stream:
@@ -225,7 +229,7 @@ class _Run:
                                 raise
                             except BaseException as leaving:
                                 raise TurnCutError(stream.reply) from leaving
-                            result = stream.reply
+                            result = Answered(stream.reply, time.perf_counter() - asked)
                     elif isinstance(step, Tell):
                         if not self._is_silent:
                             yield step.event
@@ -277,7 +281,9 @@ class _Run:
                     on_race=step.on_race,
                 )
             case Ask():
-                return await self._model.complete(step.rendered, on_send=self._resend(step))
+                asked = time.perf_counter()
+                reply = await self._model.complete(step.rendered, on_send=self._resend(step))
+                return Answered(reply, time.perf_counter() - asked)
             case StartTools():
                 self._tools = ToolTasks(step.jobs)
             case NextTool():

@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from turnlog.application.async_service import AsyncSessionService
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import Rendering
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.settings import ChatSettings, SystemPlacement
 from turnlog.application.chat.tools import DescribedTool, Tool, ToolSet, result_content

@@ -34,7 +34,8 @@ class ModelCall:
     in the same write. `filter` chose among the events in front of the turn, which begins at `turn_from`.
     `placeholders` are the texts sent in place of tool results, by the id of their event; `left_out` the ids
     of events of the turn that were not sent at all. What was sent and is in no log is in `unstored`.
-    `attempt` counts from 1 within the call; an attempt whose body differs is recorded again.
+    `attempt` counts from 1 within the call; an attempt whose body differs is recorded again. `seconds` is how
+    long the answer took, once it is whole.
     """
 
     session_id: str
@@ -44,6 +45,7 @@ class ModelCall:
     turn_from: int
     attempt: int
     rendered: RenderedRequest
+    seconds: float | None = None
     filter: EventFilter | None = None
     placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
     left_out: tuple[str, ...] = ()

@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
-from turnlog.application.chat.model import ChatModel, ChatReply, RenderedRequest, ToolCallDelta
+from turnlog.application.chat.model import ChatModel, RenderedRequest, ToolCallDelta
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.steps import (
+    Answered,
     Ask,
     Compact,
     Do,
@@ -270,7 +272,9 @@ class _Run:
                     on_race=step.on_race,
                 )
             case Ask():
-                return self._model.complete(step.rendered, on_send=lambda sent: self._resend(step, sent))
+                asked = time.perf_counter()
+                reply = self._model.complete(step.rendered, on_send=lambda sent: self._resend(step, sent))
+                return Answered(reply, time.perf_counter() - asked)
             case StartTools():
                 self._tools = ToolThreads(step.jobs)
             case NextTool():
@@ -282,8 +286,9 @@ class _Run:
                 pass
         return None
 
-    def _streamed(self, step: Ask) -> Generator[TurnEvent, None, ChatReply]:
+    def _streamed(self, step: Ask) -> Generator[TurnEvent, None, Answered]:
         """Hand on the pieces of the answer; what came so far goes with the error when they are left."""
+        asked = time.perf_counter()
         with self._model.stream(step.rendered, on_send=lambda sent: self._resend(step, sent)) as stream:
             try:
                 for delta in stream:
@@ -293,7 +298,7 @@ class _Run:
                 raise
             except BaseException as left:
                 raise TurnCutError(stream.reply) from left
-            return stream.reply
+            return Answered(stream.reply, time.perf_counter() - asked)
 
     def _resend(self, step: Ask, rendered: RenderedRequest) -> None:
         write = step.on_send(rendered)

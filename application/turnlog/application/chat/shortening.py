@@ -51,9 +51,7 @@ def shortened(
     """
     if sum(map(tokens, events)) <= limit:
         return Shortened(tuple(events))
-    small = {
-        place: _placeholder(event, tokens(event)) for place, event in enumerate(events) if _results(event)
-    }
+    small = {place: _placeholder(event, tokens) for place, event in enumerate(events) if _results(event)}
     rounds = list(_rounds(events, small, tokens))
     beside = sum(map(tokens, events)) - sum(one.whole for one in rounds)
     short, gone = _depth(rounds, beside + tokens(_note(len(rounds), events)), limit, keep)
@@ -113,18 +111,18 @@ def _results(event: SessionEvent) -> bool:
     return event.role is Role.TOOL and bool(event.message and event.message.tool_responses)
 
 
-def _placeholder(event: SessionEvent, cost: int) -> SessionEvent:
+def _placeholder(event: SessionEvent, tokens: Callable[[SessionEvent], int]) -> SessionEvent:
     """The event with a placeholder for its results, or itself when that would save nothing."""
     assert event.message is not None  # noqa: S101 - it has results
+    cost = tokens(event)
     where = f"in the log as event {event.id}" if event.id else "not in the log"
     text = f"[left out here: a result of {cost:,} tokens; it is {where}]"
-    if cost <= len(text) // 3:
-        return event
     parts = tuple(
         part.model_copy(update={"response": text}) if isinstance(part, ToolCallResponsePart) else part
         for part in event.message.parts
     )
-    return replace(event, message=event.message.model_copy(update={"parts": parts}))
+    small = replace(event, message=event.message.model_copy(update={"parts": parts}))
+    return small if tokens(small) < cost else event
 
 
 def _text_of(event: SessionEvent) -> str:

@@ -36,10 +36,21 @@ class Compact:
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the model. `on_send` is told of bodies that differ, and says what is to be done before."""
+    """Ask the model; `Answered` is sent back.
+
+    `on_send` is told of bodies that differ, and says what is to be done before they leave.
+    """
 
     rendered: RenderedRequest
     on_send: Callable[[RenderedRequest], Do | None]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What is sent back for `Ask`: the answer, and the seconds until it was whole."""
+
+    reply: ChatReply
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""Turns that began before: under a key of the caller's, or with a call that awaited its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from turnlog.application.chat.model import FinishReason
+from turnlog.application.chat.progress import Entry, Settling
+from turnlog.application.chat.running import ToolOutcome
+from turnlog.application.chat.steps import (
+    Do,
+    NextTool,
+    StartTools,
+    Steps,
+    Tell,
+)
+from turnlog.application.chat.tool_rounds import ToolRounds
+from turnlog.application.chat.turn import (
+    ToolCallStarted,
+)
+from turnlog.application.chat.usage import Usage
+from turnlog.application.service import SessionService
+from turnlog.application.turns import CallReference, TurnStep, call_name
+from turnlog.domain.errors import (
+    CallNotAwaitedError,
+)
+from turnlog.domain.log import SessionEvent
+from turnlog.domain.messages import Message, Role, ToolCallPart
+from turnlog.domain.view import View
+
+CUT = (FinishReason.CANCELLED, FinishReason.ERROR)
+"""How answers end that are not whole."""
+
+
+class Resuming(ToolRounds):
+    """How a turn goes on where it ended."""
+
+    def _opening_entry(self) -> Entry:
+        assert self._opening.message is not None  # noqa: S101 - a turn that settles no call has one
+        self._so_far.place = 1
+        return Entry(self._opening.message, 0)
+
+    def _resumed(self) -> Steps[list[Entry] | None]:
+        """What of this key is stored already; what is missing is done, and nothing is asked twice."""
+        first = yield from self._stored([0, 1])
+        entry = self._opening_entry()
+        if not first:
+            return [entry]
+        if 0 in first:
+            self._note(entry, first[0])
+        else:
+            self._so_far.newest = first[1].version - 1
+            self._so_far.turn_from = first[1].version
+            self._note_asides([entry])
+        while True:
+            stored = yield from self._stored([self._so_far.place])
+            answer = stored.get(self._so_far.place)
+            if answer is None or answer.message is None:
+                return []
+            pending = yield from self._resumed_behind(answer, answer.message)
+            if pending is None or pending:
+                return pending
+
+    def _resumed_behind(self, event: SessionEvent, message: Message) -> Steps[list[Entry] | None]:
+        """What is to be done behind a stored answer: nothing (None), a request, or to look further ([])."""
+        so_far = self._so_far
+        answer = Entry(message, so_far.place)
+        self._note(answer, event)
+        so_far.finish_reason = _finish_reason(message)
+        so_far.usages += [usage] if (usage := Usage.of(message)) else []
+        calls = list(enumerate(message.tool_calls))
+        so_far.rounds += bool(calls)
+        so_far.place += 1 + len(calls)
+        if not calls or so_far.finish_reason in CUT:
+            so_far.is_repeat = True
+            return None
+        results = yield from self._stored([answer.place + 1 + place for place, _ in calls])
+        for place in sorted(results, key=lambda one: results[one].version):
+            found = results[place]
+            if found.message is not None:
+                self._note(Entry(found.message, place), found)
+        missing = [(place, call) for place, call in calls if answer.place + 1 + place not in results]
+        for place, call in list(missing):
+            if call.awaiting and self._needs_approval(call):
+                missing.remove((place, call))
+                yield from self._note_if_open(CallReference(event.id, call.id or ""))
+        if missing:
+            yield from self._write(())
+            return (yield from self._use_tools(answer, missing))
+        if any(call.awaiting for _, call in calls):
+            so_far.is_repeat = True
+            return None
+        return []
+
+    def _stored(self, places: Sequence[int]) -> Steps[dict[int, SessionEvent]]:
+        names = {name: place for place in places if (name := self._id_at(place)) is not None}
+        found: dict[str, SessionEvent] = yield Do(lambda s: s.events_by_id(self.session_id, list(names)))
+        return {names[name]: event for name, event in found.items()}
+
+    def _settled(self, reference: CallReference) -> Steps[list[Entry] | None]:
+        """An awaited call gets its result, or is given up; the turn goes on when it was the last one open."""
+        so_far, opening = self._so_far, self._opening
+        event: SessionEvent = yield Do(lambda s: s.get_event(self.session_id, reference.event_id))
+        call = next((one for one in event.tool_calls if one.id == reference.call_id), None)
+        if call is None:
+            raise CallNotAwaitedError(reference.event_id, reference.call_id)
+        self.mark = replace(self.mark, branch=event.branch)
+        for other in event.tool_calls:
+            if other is not call:
+                yield from self._note_if_open(CallReference(event.id, other.id or ""))
+        view: View = yield Do(lambda s: s.view(self.session_id))
+        told = [one for one in view.told_events(event.branch) if not one.synthetic]
+        so_far.turn_from = _turn_start(told, event)
+        so_far.newest = view.version
+        results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
+        if opening.runs:
+            results = yield from self._run_approved(event, call, reference)
+            if reference in so_far.awaiting:  # it said that its result comes later
+                yield from self._write(results, step=TurnStep.END)
+                return None
+        so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
+        went_on = any(one.version > event.version and one.role is not Role.TOOL for one in told)
+        if not so_far.awaiting and not went_on:
+            return results
+        awaited = yield from self._write(results, step=TurnStep.END)
+        left = {call.call_id for call in awaited if call.version == event.version}
+        so_far.awaiting = [other for other in so_far.awaiting if call_name(other.call_id) in left]
+        return None if left or went_on else []  # the others were settled meanwhile: this was the last
+
+    def _run_approved(
+        self, event: SessionEvent, call: ToolCallPart, reference: CallReference
+    ) -> Steps[list[Entry]]:
+        yield from self._view()
+        yield from self._write(())
+        is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
+        if not is_open:
+            raise CallNotAwaitedError(reference.event_id, reference.call_id)
+        place = next(place for place, one in enumerate(event.tool_calls) if one is call)
+        yield Tell(ToolCallStarted(call))
+        yield StartTools((self._job(place, call),))
+        outcome: ToolOutcome = yield NextTool()
+        assert event.message is not None  # noqa: S101 - it has calls
+        entry = yield from self._result_entry(Entry(event.message, event=event), call, outcome)
+        return [] if entry is None else [entry]
+
+    def _note_if_open(self, reference: CallReference) -> Steps[None]:
+        is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
+        if is_open:
+            self._so_far.awaiting.append(reference)
+
+
+def _awaits(session_id: str, reference: CallReference, sessions: SessionService) -> bool:
+    return sessions.awaits(session_id, reference)
+
+
+def _turn_start(told: Sequence[SessionEvent], event: SessionEvent) -> int:
+    """The version of the user message that began the turn of this event."""
+    asked = [one.version for one in told if one.role is Role.USER and one.version <= event.version]
+    return max(asked, default=event.version)
+
+
+def _finish_reason(message: Message) -> FinishReason | None:
+    reason = (message.metadata or {}).get("finish_reason")
+    return FinishReason(reason) if reason in list(FinishReason) else None
