@@ -233,6 +233,14 @@ def test_an_erased_event_that_somebody_removed_is_found(change: Callable[..., Ve
     assert _found(found) == [(FindingKind.MISSING, version) for version in (1, 2, 3, 4)]
 
 
+def test_an_erased_event_is_of_the_time_of_the_deletion(change: Callable[..., Verification]) -> None:
+    found = change(
+        """UPDATE stored_events SET state = CAST(replace(CAST(state AS TEXT), ':"20', ':"19') AS BLOB)
+        WHERE topic LIKE '%EventErased' AND originator_version = 2"""
+    )
+    assert _found(found) == [(FindingKind.CHANGED, 2)]
+
+
 def test_one_session_is_verified_alone(whole: Path, tmp_path: Path) -> None:
     file = tmp_path / "copy.db"
     shutil.copy(whole, file)
