@@ -271,7 +271,8 @@ def _print_lineage(found: Lineage, depth: int) -> None:
     out = console()
     indent = "  " * depth
     out.print(Text(f"{indent}{_boundary(found.boundary)}", "bold"), soft_wrap=True)
-    written = [found.model, f"prompt {found.prompt_hash[:12]}" if found.prompt_hash else None]
+    prompt = f"prompt {found.prompt_sha256[:12]}" if found.prompt_sha256 else None
+    written = [found.summarizer, found.model, prompt]
     if any(written):
         out.print(Text(f"{indent}written by {one_line(' · '.join(filter(None, written)))}", "dim"))
     for ref in found.summary:
