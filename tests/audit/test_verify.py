@@ -166,6 +166,45 @@ def test_a_value_that_is_text_instead_of_a_number_is_found(change: Callable[...,
     assert {finding.detail for finding in found.findings} == {"its field synthetic is not of its kind"}
 
 
+def test_a_row_that_the_store_cannot_read_is_found_and_hides_no_other(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET topic = CAST(x'ff41' AS TEXT) "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert {(finding.kind, finding.version) for finding in found.findings if finding.version} == {
+        (FindingKind.UNREADABLE, 2)
+    }
+    assert found.events == _verified(whole).events
+
+
+def test_a_row_of_no_session_is_found_where_it_is_missing(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET originator_id = 'nobody' "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert (FindingKind.MISSING, 2) in _found(found)
+
+
+def test_a_row_that_stands_under_another_form_of_its_id_is_missing(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET originator_id = upper(originator_id) "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert (FindingKind.MISSING, 2) in _found(found)
+
+
 def test_a_rewritten_history_is_found_through_an_exported_head(tmp_path: Path) -> None:
     former = _session_file(tmp_path / "a.db", "question")
     forged = _session_file(tmp_path / "b.db", "forged")
