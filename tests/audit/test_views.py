@@ -12,7 +12,7 @@ from tests.branches.random_logs import Summarizer
 
 from turnlog.application.audit import NoSummaryError, Reason, SessionAudit, Standing
 from turnlog.application.service import SessionService
-from turnlog.domain.compaction import CompactionResult
+from turnlog.domain.compaction import CompactionResult, SummaryRequest
 from turnlog.domain.errors import (
     InvalidSettingError,
     NaiveTimeError,
@@ -278,7 +278,7 @@ def test_a_summary_of_a_branch_stands_for_messages_of_the_branch(
 class Telling:
     """A summarizer that says how it wrote."""
 
-    def summarize(self, _: object) -> list[Message]:
+    def summarize(self, request: SummaryRequest) -> list[Message]:  # noqa: ARG002 - it says the same always
         """One message."""
         about = {"name": "ours", "model": "m-1", "prompt_sha256": "ab", "usage": {"input_tokens": 7}}
         return [Message.user("So far?"), Message.assistant("Short.", metadata={"summarizer": about})]
