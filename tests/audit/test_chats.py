@@ -78,6 +78,11 @@ def find(parcel: int) -> str:
     return f"Parcel {parcel} is in Lund, in the depot at the station, on the third shelf from the left."
 
 
+def describe(parcel: int) -> str:
+    """Describes a parcel at length."""
+    return f"Parcel {parcel} is in Lund. " * 30
+
+
 def _talk(sessions: SessionService, codec: Any, **settings: Any) -> list[bytes]:
     lines = [
         says("Hello.", Usage(input_tokens=10, output_tokens=2, provider={})),
@@ -132,17 +137,13 @@ def test_no_call_of_a_chat_is_kept_by_value(name: str) -> None:
 
 def test_results_that_were_shortened_come_back_as_they_were_sent() -> None:
     with SessionService(token_estimator=Characters()) as sessions:
-
-        def read(parcel: int) -> str:
-            return find(parcel) * 5
-
-        lines = [*(calls(f'c{n} read {{"parcel": {n}}}') for n in range(8)), says("All are in Lund.")]
+        lines = [*(calls(f'c{n} describe {{"parcel": {n}}}') for n in range(8)), says("All are in Lund.")]
         model = Sending(OpenAIChatCodec(), lines)
         chat = SessionChat(
             sessions,
             model,
-            tools=[read],
-            max_request_tokens=2_000,
+            tools=[describe],
+            max_request_tokens=3_000,
             keep_tool_results=1,
             recorder=PromptRecorder(sessions),
         )

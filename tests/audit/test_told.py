@@ -320,7 +320,8 @@ def test_messages_that_are_repeats_cause_a_prompt_all_the_same(
 ) -> None:
     say_turns(sessions, SID, 0, 1)
     again = NewEvent(message=Message.user("question 0"), id="u0")
-    body = json.dumps({"messages": [{"role": "user", "content": "question 0"}]}).encode()
+    texts = [("user", "question 0"), ("assistant", "answer 0"), ("user", "question 0")]
+    body = json.dumps({"messages": [{"role": role, "content": text} for role, text in texts]}).encode()
     assert audit.told(SID, audit.record_prompt(SID, body=body, append=[again])).body == body
 
 

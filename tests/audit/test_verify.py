@@ -166,6 +166,45 @@ def test_a_value_that_is_text_instead_of_a_number_is_found(change: Callable[...,
     assert {finding.detail for finding in found.findings} == {"its field synthetic is not of its kind"}
 
 
+def test_a_row_that_the_store_cannot_read_is_found_and_hides_no_other(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET topic = CAST(x'ff41' AS TEXT) "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert {(finding.kind, finding.version) for finding in found.findings if finding.version} == {
+        (FindingKind.UNREADABLE, 2)
+    }
+    assert found.events == _verified(whole).events
+
+
+def test_a_row_of_no_session_is_found_where_it_is_missing(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET originator_id = 'nobody' "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert (FindingKind.MISSING, 2) in _found(found)
+
+
+def test_a_row_that_stands_under_another_form_of_its_id_is_missing(
+    change: Callable[..., Verification], whole: Path
+) -> None:
+    aggregate = _id(whole, "small")
+    found = change(
+        "UPDATE stored_events SET originator_id = upper(originator_id) "
+        "WHERE originator_id = ? AND originator_version = 2",
+        aggregate,
+    )
+    assert (FindingKind.MISSING, 2) in _found(found)
+
+
 def test_a_rewritten_history_is_found_through_an_exported_head(tmp_path: Path) -> None:
     former = _session_file(tmp_path / "a.db", "question")
     forged = _session_file(tmp_path / "b.db", "forged")
@@ -231,6 +270,14 @@ def test_an_erased_event_that_somebody_removed_is_found(change: Callable[..., Ve
         "DELETE FROM stored_events WHERE topic LIKE '%EventErased' AND originator_version IN (1, 2, 3, 4)"
     )
     assert _found(found) == [(FindingKind.MISSING, version) for version in (1, 2, 3, 4)]
+
+
+def test_an_erased_event_is_of_the_time_of_the_deletion(change: Callable[..., Verification]) -> None:
+    found = change(
+        """UPDATE stored_events SET state = CAST(replace(CAST(state AS TEXT), ':"20', ':"19') AS BLOB)
+        WHERE topic LIKE '%EventErased' AND originator_version = 2"""
+    )
+    assert _found(found) == [(FindingKind.CHANGED, 2)]
 
 
 def test_one_session_is_verified_alone(whole: Path, tmp_path: Path) -> None:

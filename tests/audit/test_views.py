@@ -12,7 +12,7 @@ from tests.branches.random_logs import Summarizer
 
 from turnlog.application.audit import NoSummaryError, Reason, SessionAudit, Standing
 from turnlog.application.service import SessionService
-from turnlog.domain.compaction import CompactionResult
+from turnlog.domain.compaction import CompactionResult, SummaryRequest
 from turnlog.domain.errors import (
     InvalidSettingError,
     NaiveTimeError,
@@ -273,6 +273,24 @@ def test_a_summary_of_a_branch_stands_for_messages_of_the_branch(
     result = sessions.compact(SID, None, strategy, branch="find")
     found = audit.lineage(SID, result.summary_events[0].id)
     assert [ref.id for ref in found.originals] == ["f0", "f1"]
+
+
+class Telling:
+    """A summarizer that says how it wrote."""
+
+    def summarize(self, request: SummaryRequest) -> list[Message]:  # noqa: ARG002 - it says the same always
+        """One message."""
+        about = {"name": "ours", "model": "m-1", "prompt_sha256": "ab", "usage": {"input_tokens": 7}}
+        return [Message.user("So far?"), Message.assistant("Short.", metadata={"summarizer": about})]
+
+
+def test_a_lineage_says_how_the_summary_was_written(sessions: SessionService, audit: SessionAudit) -> None:
+    say_turns(sessions, SID, 0, 2)
+    window = CompactionWindow.last_turns(1)
+    result = sessions.compact(SID, None, WindowCompactionStrategy(window, summarizer=Telling()))
+    found = audit.lineage(SID, result.summary_events[0].id)
+    assert (found.summarizer, found.model, found.prompt_sha256) == ("ours", "m-1", "ab")
+    assert found.usage == {"input_tokens": 7}
 
 
 def test_what_no_compaction_wrote_has_no_lineage(sessions: SessionService, audit: SessionAudit) -> None:

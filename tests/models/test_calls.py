@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -172,11 +172,15 @@ def test_an_empty_account_is_not_asked_again(ask: Ask, server: ScriptedServer) -
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "wait", ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)], ids=["s", "date"]
-)
-def test_a_server_that_wants_an_hour_is_not_asked_again(ask: Ask, server: ScriptedServer, wait: str) -> None:
-    server.script(busy(429, {"retry-after": wait}))
+def _in_an_hour() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+
+
+@pytest.mark.parametrize("wait", [lambda: "3600", _in_an_hour], ids=["s", "date"])
+def test_a_server_that_wants_an_hour_is_not_asked_again(
+    ask: Ask, server: ScriptedServer, wait: Callable[[], str]
+) -> None:
+    server.script(busy(429, {"retry-after": wait()}))
     asked = ask(CHAT, ASKED)
     assert isinstance(asked.error, ModelUnavailableError)
     assert asked.error.retry_after == pytest.approx(3600, abs=60)

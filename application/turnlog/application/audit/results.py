@@ -207,16 +207,17 @@ class Explanation(Plainly):
 class Lineage(Plainly):
     """What a summary stands for: messages that its boundary covered, and through earlier summaries more.
 
-    `model`, `usage` and `prompt_hash` say how it was written, where the summarizer told.
+    `summarizer`, `model`, `usage` and `prompt_sha256` say how it was written, where the summarizer told.
     """
 
     summary: tuple[EventRef, ...]
     boundary: BoundaryRef
     covered: tuple[EventRef, ...]
     through: tuple[Lineage, ...] = ()
+    summarizer: str | None = None
     model: str | None = None
+    prompt_sha256: str | None = None
     usage: Any = None
-    prompt_hash: str | None = None
 
     @property
     def originals(self) -> tuple[EventRef, ...]:

@@ -114,11 +114,15 @@ def _check_fields(event: StreamEvent) -> None:
             raise BrokenRowError("it has a field that its class does not know")
         if not _is_of(value, kinds[name]):
             raise BrokenRowError(f"its field {name} is not of its kind")
-    late = ("state", "anchor")
-    order = [name for name in kinds if name in values and name not in late]
-    order += [name for name in late if name in values]
-    if list(values) != order:
+    if list(values) != stored_order(event):
         raise BrokenRowError("its fields are not in their order")
+
+
+def stored_order(event: StreamEvent) -> list[str]:
+    """The names of the fields in the order in which an event is written: who rewrites one must keep it."""
+    kinds, late = _kinds(type(event)), ("state", "anchor")
+    names = [name for name in kinds if name in vars(event) and name not in late]
+    return [*names, *(name for name in late if name in vars(event))]
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from turnlog.application.audit.core import AuditCore, Moment
 from turnlog.application.audit.errors import NoSummaryError
@@ -19,7 +19,7 @@ from turnlog.application.audit.results import (
 )
 from turnlog.application.writing import SessionKey
 from turnlog.domain.log import SessionEvent, superseded_system
-from turnlog.domain.messages import Role
+from turnlog.domain.messages import Message, Role
 from turnlog.domain.state import RangeSet, SessionState
 
 _NOTHING: Mapping[str, Any] = {}
@@ -96,17 +96,16 @@ class Tracing(AuditCore):
             }
         )
         summary = self._summary(key, boundary)
-        metadata = (event.message.metadata for event in summary if event.message)
-        written: Mapping[str, Any] = next((found for found in metadata if found), _NOTHING)
-        model, prompt_hash = written.get("model"), written.get("prompt_hash")
+        written = next((about for event in summary if (about := _about(event.message))), _NOTHING)
         return Lineage(
             summary=tuple(map(EventRef.of, summary)),
             boundary=boundary,
             covered=tuple(EventRef.of(event) for event in covered if not event.synthetic),
             through=tuple(self._lineage(key, found) for found in earlier),
-            model=model if isinstance(model, str) else None,
+            summarizer=_said(written, "name"),
+            model=_said(written, "model"),
+            prompt_sha256=_said(written, "prompt_sha256"),
             usage=written.get("usage"),
-            prompt_hash=prompt_hash if isinstance(prompt_hash, str) else None,
         )
 
     def _summaries_of(
@@ -201,6 +200,17 @@ class Tracing(AuditCore):
         else:
             sentence += ", which has no summary."
         return _told(key, event, state, Reason.COVERED, sentence, boundary=boundary, stands_in=stands_in)
+
+
+def _about(message: Message | None) -> Mapping[str, Any] | None:
+    """What a summary says of how it was written."""
+    about = (message.metadata or {}).get("summarizer") if message else None
+    return cast("Mapping[str, Any]", about) if isinstance(about, Mapping) else None
+
+
+def _said(about: Mapping[str, Any], name: str) -> str | None:
+    value = about.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _why(event: SessionEvent, awaited: list[str]) -> str:

@@ -271,7 +271,8 @@ def _print_lineage(found: Lineage, depth: int) -> None:
     out = console()
     indent = "  " * depth
     out.print(Text(f"{indent}{_boundary(found.boundary)}", "bold"), soft_wrap=True)
-    written = [found.model, f"prompt {found.prompt_hash[:12]}" if found.prompt_hash else None]
+    prompt = f"prompt {found.prompt_sha256[:12]}" if found.prompt_sha256 else None
+    written = [found.summarizer, found.model, prompt]
     if any(written):
         out.print(Text(f"{indent}written by {one_line(' · '.join(filter(None, written)))}", "dim"))
     for ref in found.summary:
@@ -311,7 +312,7 @@ def _step(entry: TimelineEntry) -> str:
     if entry.call is None:
         return entry.label
     call = entry.call
-    told = [entry.id] if call.model is None else [entry.id, call.model]
+    told = [entry.id]
     if call.input_tokens is not None or call.output_tokens is not None:
         told.append(f"{call.input_tokens or 0:,} in, {call.output_tokens or 0:,} out")
     if call.finish_reason and call.finish_reason != "stop":
@@ -320,6 +321,8 @@ def _step(entry: TimelineEntry) -> str:
         told.append(f"{call.attempts} attempts")
     if call.cost is not None:
         told.append(f"{call.cost} {call.currency}")
+    if call.model is not None:
+        told.append(call.model)
     return " · ".join(told)
 
 
