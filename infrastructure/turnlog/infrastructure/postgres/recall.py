@@ -1,16 +1,17 @@
 """The index of what was said, as arrays of numbers with an inverted index (GIN) of PostgreSQL.
 
-The table holds no text, only the trigrams of each message as hashes, with one more number that stands for its
-session; no extension is needed. What it finds are candidates that are checked against the log. Messages are
-indexed in batches, in a transaction of their own behind a write; what stands behind the mark is not indexed
-yet, and every search takes it as candidates.
+The table holds no text, only which trigrams a block of a session's messages has, as hashes, with one more
+number that stands for the session; no extension is needed. What it finds are candidates that are checked
+against the log. A block is written in a transaction of its own behind the write that completes it; what stands
+behind a session's mark is not indexed yet, and every search takes it as candidates.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, LiteralString
+from functools import lru_cache
+from typing import Any, Final, LiteralString, TypeAlias
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, StoredEvent
@@ -25,57 +26,67 @@ from turnlog.domain.query import EventQuery, searchable
 from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.tables import Tables
 
-EVERY: Final = 128
-"""Notification ids between two batches that are indexed."""
+BLOCK: Final = 16
+"""Versions of a session that are indexed together, and about the most that are not indexed yet.
+
+Messages of one session share most of their trigrams: one by one they would cost three times as much.
+"""
 
 MAX_INDEXED: Final = 200_000
-"""Characters of a message that is indexed. A longer one is a candidate of every search."""
+"""Characters of a message that is indexed. The block of a longer one is a candidate of every search."""
 
 MAX_GRAMS: Final = 32_768
-"""Different trigrams of a message that is indexed; one of more is a candidate of every search as well."""
+"""Different trigrams of a block that is indexed; one of more is a candidate of every search as well."""
 
 _RULE: Final = 1
 """Which form of the texts is indexed. With another one the index is built anew."""
 
 _PRIME: Final = 2**31 - 1
 _FACTORS: Final = (1_172_357_663, 905_873_431)
-_LONG: Final = _PRIME
+_LONG: Final = str(_PRIME)
 """Stands for messages that are too long to be indexed; no hash is this number."""
 
-_PAGE: Final = 512
-_PAGE_BYTES: Final = 8_000_000
-_BEHIND: Final = 16 * EVERY
-"""Events behind the mark from which on a writer waits for its turn to index: it does not get worse then."""
+_MOST_AT_ONCE: Final = 64 * BLOCK
+"""Versions that are indexed in one transaction."""
 
 _TRIGRAMS_OF_TERM: Final = 24
 _ALTERNATIVES: Final = 16
 """Sessions times terms that are asked for one by one; of more of them hits elsewhere are left out later."""
 
-_NEXT: Final[LiteralString] = """
-    SELECT * FROM (
-        SELECT *, sum(octet_length(state)) OVER (ORDER BY notification_id) - octet_length(state) AS before
-        FROM (SELECT * FROM {events} WHERE notification_id > %s ORDER BY notification_id LIMIT %s) AS page
-    ) AS counted WHERE before < %s ORDER BY notification_id
+_MARK: Final[LiteralString] = """
+    INSERT INTO {recall_mark} VALUES (%s, 0, %s) ON CONFLICT DO NOTHING
 """
 
-_HITS: Final[LiteralString] = "WITH hits AS MATERIALIZED (SELECT position, version FROM {recall} WHERE "
+_TAKE_MARK: Final[LiteralString] = """
+    SELECT indexed, rule FROM {recall_mark} WHERE position = %s FOR UPDATE SKIP LOCKED
+"""
+
+_MESSAGES: Final[LiteralString] = """
+    SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic = %s
+        AND originator_version > %s AND originator_version <= %s ORDER BY originator_version
+"""
+
+_HITS: Final[LiteralString] = """
+    WITH hits AS MATERIALIZED (SELECT position, first, last FROM {recall} WHERE
+"""
 
 _HIT: Final[LiteralString] = "grams @> %s::int[]"
 
 _CANDIDATES: Final[LiteralString] = """
-    ), behind AS MATERIALIZED (
-        SELECT originator_id, originator_version AS version FROM {events}
-        WHERE topic = %s AND notification_id > (
-            SELECT CASE WHEN rule = %s THEN notification ELSE 0 END FROM {recall_mark}
-        )
+    ), searched AS MATERIALIZED (
+        SELECT position, aggregate_id, version, CASE WHEN rule = %s THEN indexed ELSE 0 END AS indexed
+        FROM {sessions} LEFT JOIN {recall_mark} USING (position) WHERE position = ANY (%s::bigint[])
     )
-    SELECT position, version FROM hits WHERE position = ANY (%s::bigint[])
-    UNION
-    SELECT position, behind.version FROM behind JOIN {sessions} ON aggregate_id = originator_id::uuid
-        WHERE position = ANY (%s::bigint[])
-    ORDER BY position, version
+    SELECT aggregate_id, first, last FROM hits JOIN searched USING (position) WHERE last <= indexed
+    UNION ALL
+    SELECT aggregate_id, indexed + 1, version FROM searched
+    ORDER BY 1, 2
 """
-"""What is not indexed yet is read in the same statement: no batch goes from one to the other in between."""
+"""What is not indexed yet is found by the same statement: no block goes from one to the other in between."""
+
+_Trigram: TypeAlias = tuple[str, str, str]
+
+OUR_TOPICS: Final = "turnlog.domain.events:"
 
 _logger = logging.getLogger("turnlog")
 
@@ -88,37 +99,52 @@ class PostgresRecallIndex:
         self._mapper = mapper
         self._tables = tables
 
-    def follow(self, notification_ids: Sequence[int]) -> None:
+    def follow(self, stored_events: Sequence[StoredEvent]) -> None:
         """Index what is due behind a write of these events, which is committed.
 
         Where it fails the write is stored all the same, and a later one does it.
         """
-        first, last = notification_ids[0], notification_ids[-1]
-        if (first - 1) // EVERY == last // EVERY:
-            return
-        try:
-            self.catch_up(last)
-        except Exception as error:
-            _logger.warning("Messages could not be indexed, searches read them: %s", type(error).__name__)
+        for aggregate_id in {
+            as_uuid(event.originator_id)
+            for event in stored_events
+            if event.originator_version % BLOCK == 0
+            and event.originator_version > 0
+            and event.topic.startswith(OUR_TOPICS)
+        }:
+            try:
+                self.catch_up(aggregate_id)
+            except Exception as error:
+                _logger.warning("Messages could not be indexed, searches read them: %s", type(error).__name__)
 
-    def catch_up(self, upto: int) -> None:
-        """Index the events up to this notification, unless somebody else is at it."""
-        while True:
-            with self._datastore.transaction(commit=True) as cursor:
-                mark = self._take_mark(cursor, upto)
-                if mark is None:
-                    return
-                cursor.execute(self._tables.sql(_NEXT), (mark, _PAGE, _PAGE_BYTES))
-                rows = cursor.fetchall()
-                if not rows:
-                    return
-                self._insert(cursor, rows)
-                mark = rows[-1]["notification_id"]
-                cursor.execute(
-                    self._tables.sql("UPDATE {recall_mark} SET notification = %s, rule = %s"), (mark, _RULE)
-                )
-            if mark >= upto:
+    def catch_up(self, aggregate_id: UUID) -> None:
+        """Index the blocks of the session that are complete, unless somebody else is at it."""
+        with self._datastore.transaction(commit=True) as cursor:
+            # This lets others append to the session, but nobody delete it before the blocks are written.
+            cursor.execute(
+                self._tables.sql(
+                    "SELECT position, version FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE"
+                ),
+                (aggregate_id,),
+            )
+            session = cursor.fetchone()
+            if session is None:
                 return
+            position, version = session["position"], session["version"]
+            cursor.execute(self._tables.sql(_MARK), (position, _RULE))
+            mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
+            if mark is None:
+                return
+            indexed = mark["indexed"]
+            if mark["rule"] != _RULE:
+                cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
+                indexed = 0
+            upto = min(version - version % BLOCK, indexed + _MOST_AT_ONCE)
+            for first in range(indexed + 1, upto, BLOCK):
+                self._index(cursor, aggregate_id, position, first, first + BLOCK - 1)
+            cursor.execute(
+                self._tables.sql("UPDATE {recall_mark} SET indexed = %s, rule = %s WHERE position = %s"),
+                (max(indexed, upto), _RULE, position),
+            )
 
     def candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery
@@ -131,21 +157,17 @@ class PostgresRecallIndex:
         def read() -> dict[UUID, list[int]]:
             with self._datastore.get_connection() as connection:
                 rows = connection.execute(
-                    self._tables.sql(
-                        "SELECT position, aggregate_id FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"
-                    ),
+                    self._tables.sql("SELECT position FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"),
                     (list(aggregate_ids),),
                 ).fetchall()
-                sessions = {row["position"]: row["aggregate_id"] for row in rows}
-                if not sessions:
+                positions = [row["position"] for row in rows]
+                if not positions:
                     return {}
-                positions = list(sessions)
                 asked = list(_asked(alternatives, positions))
                 statement = self._tables.sql(_HITS + _HIT + (" OR " + _HIT) * (len(asked) - 1) + _CANDIDATES)
-                values = (*asked, MessageAppended.TOPIC, _RULE, positions, positions)
                 found: dict[UUID, list[int]] = {}
-                for row in connection.execute(statement, values).fetchall():
-                    found.setdefault(sessions[row["position"]], []).append(row["version"])
+                for row in connection.execute(statement, (*asked, _RULE, positions)).fetchall():
+                    found.setdefault(row["aggregate_id"], []).extend(range(row["first"], row["last"] + 1))
                 return found
 
         with storage_errors():
@@ -167,40 +189,22 @@ class PostgresRecallIndex:
             rows = once_more(self._datastore, read, writes=False)
         return [message for row in rows if (message := self._message(row))]
 
-    def _take_mark(self, cursor: Cursor[DictRow], upto: int) -> int | None:
-        """How far the index got, locked for this transaction; None while another one holds it, or if it is
-        there already."""
-        cursor.execute(self._tables.sql("SELECT notification FROM {recall_mark}"))
-        seen = cursor.fetchone()
-        waits = seen is not None and upto - seen["notification"] > _BEHIND
-        select: LiteralString = "SELECT notification, rule FROM {recall_mark} FOR UPDATE "
-        cursor.execute(self._tables.sql(select + ("" if waits else "SKIP LOCKED")))
-        row = cursor.fetchone()
-        if row is None or (row["rule"] == _RULE and row["notification"] >= upto):
-            return None
-        if row["rule"] != _RULE:
-            cursor.execute(self._tables.sql("DELETE FROM {recall}"))
-            return 0
-        return int(row["notification"])
-
-    def _insert(self, cursor: Cursor[DictRow], rows: Sequence[DictRow]) -> None:
-        said = [row for row in rows if row["topic"] == MessageAppended.TOPIC]
-        cursor.execute(
-            self._tables.sql(
-                "SELECT position, aggregate_id FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"
-            ),
-            (list({str(row["originator_id"]) for row in said}),),
-        )
-        positions = {row["aggregate_id"]: row["position"] for row in cursor.fetchall()}
-        copying = self._tables.sql("COPY {recall} (position, version, grams) FROM STDIN")
-        with cursor.copy(copying) as copy:
-            for row in said:
-                position = positions.get(as_uuid(row["originator_id"]))
-                message = self._message(row)
-                text = message_text(message) if message else None
-                if position is not None and text:
-                    grams = [_session_key(position), *_grams_of_text(text)]
-                    copy.write_row((position, row["originator_version"], _array(grams)))
+    def _index(
+        self, cursor: Cursor[DictRow], aggregate_id: UUID, position: int, first: int, last: int
+    ) -> None:
+        values = (str(aggregate_id), MessageAppended.TOPIC, first - 1, last)
+        grams: set[str] = set()
+        for row in cursor.execute(self._tables.sql(_MESSAGES), values).fetchall():
+            message = self._message(row)
+            text = message_text(message) if message else None
+            grams.update(_grams_of_text(text) if text else ())
+        if grams:
+            if len(grams) > MAX_GRAMS:
+                grams = {_LONG}
+            cursor.execute(
+                self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
+                (position, first, last, _array({_session_key(position), *grams})),
+            )
 
     def _message(self, row: DictRow) -> MessageAppended | None:
         stored = StoredEvent(
@@ -213,16 +217,16 @@ class PostgresRecallIndex:
         return event if isinstance(event, MessageAppended) else None
 
 
-def _alternatives(query: EventQuery) -> list[set[int]] | None:
+def _alternatives(query: EventQuery) -> list[set[str]] | None:
     """The trigrams that a message must have, by alternative; None when no term narrows the search."""
     indexed = [term for term in query.terms if len(term) >= 3]
     if not indexed or (query.match == "any" and len(indexed) < len(query.terms)):
         return None
-    terms = [set(_grams(_spread(term))) for term in indexed]
+    terms = [set(map(_hash, _spread(term))) for term in indexed]
     return [set().union(*terms)] if query.match == "all" else terms
 
 
-def _asked(alternatives: Iterable[set[int]], positions: Sequence[int]) -> Iterator[str]:
+def _asked(alternatives: Iterable[set[str]], positions: Sequence[int]) -> Iterator[str]:
     """The arrays that a candidate holds one of."""
     alternatives = [*alternatives, {_LONG}]
     if len(alternatives) * len(positions) > _ALTERNATIVES:
@@ -232,33 +236,32 @@ def _asked(alternatives: Iterable[set[int]], positions: Sequence[int]) -> Iterat
             yield from (_array({_session_key(position), *grams}) for grams in alternatives)
 
 
-def _spread(term: str) -> Iterable[str]:
+def _spread(term: str) -> Iterable[_Trigram]:
     """Trigrams of the term: all of them, or as many as are worth asking for, from everywhere in it."""
     last = len(term) - 3
     step = max(1, -(-last // (_TRIGRAMS_OF_TERM - 1)))
-    return (term[start : start + 3] for start in (*range(0, last, step), last))
+    return ((term[at], term[at + 1], term[at + 2]) for at in (*range(0, last, step), last))
 
 
-def _grams_of_text(text: str) -> Iterable[int]:
+def _grams_of_text(text: str) -> Iterable[str]:
     """What is indexed of a message."""
     if len(text) > MAX_INDEXED:
         return (_LONG,)
     compared = searchable(text)
-    found = set(_grams(map("".join, zip(compared, compared[1:], compared[2:], strict=False))))
-    return (_LONG,) if len(found) > MAX_GRAMS else found
+    return map(_hash, set(zip(compared, compared[1:], compared[2:], strict=False)))
 
 
-def _grams(trigrams: Iterable[str]) -> Iterator[int]:
-    """The hashes of these trigrams; they are storage."""
-    first, second = _FACTORS
-    for one, two, three in map(tuple, set(trigrams)):
-        yield (ord(one) * first + ord(two) * second + ord(three)) % _PRIME
+@lru_cache(maxsize=32_768)
+def _hash(trigram: _Trigram) -> str:
+    """The number that stands for the trigram; it is storage."""
+    one, two, three = map(ord, trigram)
+    return str((one * _FACTORS[0] + two * _FACTORS[1] + three) % _PRIME)
 
 
-def _session_key(position: int) -> int:
+def _session_key(position: int) -> str:
     """The number that stands for the session: negative, as no hash is."""
-    return -(position % 2**31) - 1
+    return str(-(position % 2**31) - 1)
 
 
-def _array(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"
+def _array(numbers: Iterable[str]) -> str:
+    return "{" + ",".join(numbers) + "}"

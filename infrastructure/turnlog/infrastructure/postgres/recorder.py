@@ -10,7 +10,6 @@ from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
 from eventsourcing.postgres import (
-    PostgresAggregateRecorder,
     PostgresApplicationRecorder,
     PostgresDatastore,
 )
@@ -25,9 +24,18 @@ from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.domain.events import SessionDeleted, StreamEvent
 from turnlog.infrastructure.postgres import directory, eraser, recall, tables
 from turnlog.infrastructure.postgres.pool import bound, once_more
-from turnlog.infrastructure.postgres.rows import changes_of
+from turnlog.infrastructure.postgres.recall import OUR_TOPICS
+from turnlog.infrastructure.postgres.rows import changes_of, joined
 
-_OUR_TOPICS = "turnlog.domain.events:"
+_HOOKS = (
+    "insert_events",
+    "_insert_events",
+    "_insert_stored_events",
+    "_lock_table",
+    "_notify_channel",
+    "_fetch_ids_after_insert_events",
+)
+"""Where a recorder can do something of its own in the transaction."""
 
 if TYPE_CHECKING:
     _RecorderBehind = PostgresApplicationRecorder
@@ -65,8 +73,9 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         super().__init__(datastore, *args, **kwargs)
         self._tables = tables.Tables(datastore.schema, self.events_table_name, datastore.originator_id_type)
         self._append_statement = self._tables.sql(
-            "SELECT {append}(%s::{id_type}[], %s::bigint[], %s::text[], %s::bytea[], %s::json, %s::json, %s)"
+            "SELECT {append}(%s::json, %s::bytea, %s::json, %s::json, %s)"
         )
+        self._is_plain = all(map(self._is_the_frameworks, _HOOKS))
         self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
 
     def bind(self, mapper: Mapper[Any]) -> None:
@@ -137,7 +146,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         if not _is_missing(cursor, "to_regclass", self._tables.regclass("sessions")):
             return
         cursor.execute(
-            self._tables.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1"), (_OUR_TOPICS,)
+            self._tables.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1"), (OUR_TOPICS,)
         )
         if cursor.fetchone() is not None:
             raise StorageError(
@@ -159,34 +168,18 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         else:
             ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
         if ids and batch.changes and (index := self.recall):
-            index.follow(ids)
+            index.follow(batch.stored)
         return ids
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether the recorder behind this one does nothing of its own in the transaction."""
-        hooks = (
-            "insert_events",
-            "_insert_events",
-            "_insert_stored_events",
-            "_lock_table",
-            "_notify_channel",
-            "_fetch_ids_after_insert_events",
-        )
-        known = (SessionRows, PostgresApplicationRecorder, PostgresAggregateRecorder)
-        return all(hook not in vars(cls) for cls in type(self).__mro__ if cls not in known for hook in hooks)
+    def _is_the_frameworks(self, hook: str) -> bool:
+        """Whether the recorder behind this one does what the framework's does."""
+        behind = (cls for cls in type(self).__mro__ if cls is not SessionRows and hook in vars(cls))
+        return vars(next(behind))[hook] is getattr(PostgresApplicationRecorder, hook)
 
     def _append(self, batch: _Batch) -> Sequence[int]:
-        stored = batch.stored
-        parameters = (
-            [event.originator_id for event in stored],
-            [event.originator_version for event in stored],
-            [event.topic for event in stored],
-            [event.state for event in stored],
-            batch.changes,
-            batch.entries,
-            f"{self.datastore.lock_timeout}s",
-        )
+        events, states = joined(batch.stored)
+        patience = f"{self.datastore.lock_timeout}s"
+        parameters = (events, states, batch.changes, batch.entries, patience)
         with self.datastore.get_connection() as connection:
             rows = connection.execute(self._append_statement, parameters, prepare=True).fetchall()
         return [next(iter(row.values())) for row in rows]
@@ -215,7 +208,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:
-            if stored.topic.startswith(_OUR_TOPICS):
+            if stored.topic.startswith(OUR_TOPICS):
                 if self._mapper is None:
                     raise ProgrammingError(
                         "This recorder keeps rows about sessions, but no mapper is bound to it: "

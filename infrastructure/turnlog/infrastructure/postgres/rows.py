@@ -9,6 +9,8 @@ from hashlib import sha256
 from typing import Any, cast
 from uuid import UUID
 
+from eventsourcing.persistence import StoredEvent
+
 from turnlog.application.ledger import needs_entry
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -23,6 +25,18 @@ from turnlog.domain.json_text import from_json_text, sorted_json_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def joined(stored_events: Sequence[StoredEvent]) -> tuple[str, bytes]:
+    """These events in two values: what they are, as JSON, with the places of their states in all states."""
+    first = 1
+    events: list[dict[str, Any]] = []
+    for event in stored_events:
+        size = len(event.state)
+        about = {"id": str(event.originator_id), "version": event.originator_version, "topic": event.topic}
+        events.append({**about, "first": first, "size": size})
+        first += size
+    return json.dumps(events), b"".join(event.state for event in stored_events)
 
 
 def changes_of(events: Iterable[StreamEvent]) -> tuple[str | None, str | None]:

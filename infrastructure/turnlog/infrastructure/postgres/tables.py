@@ -73,9 +73,10 @@ CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
     """
     CREATE TABLE IF NOT EXISTS {recall} (
         position bigint NOT NULL,
-        version bigint NOT NULL,
+        first bigint NOT NULL,
+        last bigint NOT NULL,
         grams int[] NOT NULL,
-        PRIMARY KEY (position, version)
+        PRIMARY KEY (position, first)
     )
     """,
     """
@@ -84,13 +85,10 @@ CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
     """,
     """
     CREATE TABLE IF NOT EXISTS {recall_mark} (
-        id int PRIMARY KEY CHECK (id = 1),
-        notification bigint NOT NULL,
+        position bigint PRIMARY KEY,
+        indexed bigint NOT NULL,
         rule int NOT NULL
     )
-    """,
-    """
-    INSERT INTO {recall_mark} VALUES (1, 0, 0) ON CONFLICT DO NOTHING
     """,
     """
     CREATE TABLE IF NOT EXISTS {erasures} (
@@ -153,10 +151,10 @@ WRITE_ROWS: Final[LiteralString] = """
                 DELETE FROM {metadata} WHERE position = place;
             END IF;
             IF change.deleted THEN
-                PERFORM 1 FROM {recall_mark} FOR UPDATE;
-                DELETE FROM {recall} WHERE position = place;
-                DELETE FROM {ids} WHERE aggregate_id = change.aggregate_id;
                 DELETE FROM {sessions} WHERE position = place;
+                DELETE FROM {recall} WHERE position = place;
+                DELETE FROM {recall_mark} WHERE position = place;
+                DELETE FROM {ids} WHERE aggregate_id = change.aggregate_id;
             ELSIF change.metadata IS NOT NULL THEN
                 INSERT INTO {metadata}
                     SELECT place, change.metadata, ARRAY(SELECT DISTINCT unnest(change.hashes) # salt)
@@ -172,8 +170,7 @@ WRITE_ROWS: Final[LiteralString] = """
 
 APPEND: Final[LiteralString] = """
     CREATE FUNCTION {append}(
-        ids {id_type}[], versions bigint[], topics text[], states bytea[], changes json, entries json,
-        patience text
+        events json, states bytea, changes json, entries json, patience text
     ) RETURNS SETOF bigint LANGUAGE plpgsql AS $BODY$
     BEGIN
         PERFORM set_config('lock_timeout', patience, true);
@@ -181,7 +178,9 @@ APPEND: Final[LiteralString] = """
         NOTIFY {channel};
         RETURN QUERY
             INSERT INTO {events} (originator_id, originator_version, topic, state)
-            SELECT * FROM unnest(ids, versions, topics, states)
+            SELECT id, version, topic, substring(states FROM first FOR size)
+            FROM json_to_recordset(events)
+                AS event (id {id_type}, version bigint, topic text, first int, size int)
             RETURNING notification_id;
         IF changes IS NOT NULL THEN
             PERFORM {write_rows}(changes, entries);
@@ -239,6 +238,7 @@ class Tables:
         self.functions = functions
         self.lock_name = f"{schema}.{prefix}"
         self._tables = {"events": events_table, **tables}
+        self._statements: dict[str, bytes] = {}
         self._names: dict[str, sql.Composable] = {
             "id_type": sql.Identifier(id_type),
             "channel": sql.Identifier(events_table.replace(".", "_")),
@@ -248,9 +248,11 @@ class Tables:
         for name, index in indexes.items():
             self._names[name] = sql.Identifier(index)
 
-    def sql(self, statement: LiteralString) -> sql.Composed:
+    def sql(self, statement: LiteralString) -> bytes:
         """The statement with the names of this application's tables in it."""
-        return sql.SQL(statement).format(**self._names)
+        if statement not in self._statements:
+            self._statements[statement] = sql.SQL(statement).format(**self._names).as_bytes()
+        return self._statements[statement]
 
     def regclass(self, name: str) -> str:
         """What `to_regclass` takes for this table."""
