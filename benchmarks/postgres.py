@@ -138,7 +138,7 @@ class Follower(Thread):
 
 def application_of(env: Mapping[str, str], name: str) -> Application[UUID]:
     """An application that only reads."""
-    named = type(name, (Application,), {"name": name})
+    named: type[Application[UUID]] = type(name, (Application,), {"name": name})
     return named(env={**env, "APPLICATION_RECORDER_TOPIC": PLAIN, "CREATE_TABLE": "no"})
 
 

@@ -1,9 +1,9 @@
 """The index of what was said, as arrays of numbers with an inverted index (GIN) of PostgreSQL.
 
-The table holds no text, only which trigrams a block of a session's messages has, as hashes, with one more
-number that stands for the session; no extension is needed. What it finds are candidates that are checked
-against the log. A block is written in a transaction of its own behind the write that completes it; what stands
-behind a session's mark is not indexed yet, and every search takes it as candidates.
+The table holds no text, only which trigrams a block of a session's messages has, as hashes, and a number that
+stands for the session; no extension is needed. What it finds are candidates that are checked against the log.
+A block is written in a transaction of its own behind the write that completes it; what stands behind a
+session's mark is not indexed yet, and every search takes it as candidates.
 """
 
 from __future__ import annotations
