@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, ClassVar
-from uuid import UUID, uuid4
+from typing import Any
 
 from eventsourcing.persistence import ApplicationRecorder
 from eventsourcing.postgres import PostgresDatastore
@@ -19,8 +18,6 @@ from turnlog.infrastructure.sqlite import SqliteSessionRecorder
 
 class TestSqliteRecorder(shipped.ApplicationRecorderTestCase[Any]):
     """Ours for SQLite."""
-
-    INITIAL_VERSION: ClassVar[int] = 0
 
     def create_recorder(self) -> ApplicationRecorder:
         """A recorder on a file of its own."""
