@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -24,23 +25,26 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
 
     def open(self, wait: bool = False, timeout: float = 30) -> None:
         """Open it; a pool that was closed stays closed."""
-        try:
+        with self._refusals():
             super().open(wait, timeout)
-        except psycopg.OperationalError as error:
-            raise StorageError("The service, or the application it runs on, was closed.") from error
 
     def getconn(self, timeout: float | None = None) -> Connection[Any]:
         """A connection, or `StorageUnavailableError` when none is to be had in time."""
-        try:
+        with self._refusals():
             return super().getconn(timeout)
-        except psycopg_pool.PoolClosed as error:
-            raise StorageError("The service, or the application it runs on, was closed.") from error
+
+    @contextmanager
+    def _refusals(self) -> Generator[None]:
+        try:
+            yield
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests) as error:
             raise StorageUnavailableError(
                 f"No connection to PostgreSQL was to be had ({error}): the server does not answer, or all "
                 f"{self.max_size} connections are in use. Nothing was written. Try again, or raise "
                 "POSTGRES_MAX_OVERFLOW or POSTGRES_CONNECT_TIMEOUT (seconds)."
             ) from error
+        except psycopg.OperationalError as error:
+            raise StorageError("The service, or the application it runs on, was closed.") from error
 
 
 def bound(datastore: PostgresDatastore) -> None:

@@ -85,8 +85,13 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
         statement = self._tables.sql("SELECT version FROM {ids} WHERE aggregate_id = %s AND event_id = %s")
-        with storage_errors(), self.datastore.get_connection() as connection:
-            row = connection.execute(statement, (aggregate_id, event_id), prepare=True).fetchone()
+
+        def read() -> DictRow | None:
+            with self.datastore.get_connection() as connection:
+                return connection.execute(statement, (aggregate_id, event_id), prepare=True).fetchone()
+
+        with storage_errors():
+            row = once_more(self.datastore, read, writes=False)
         return None if row is None else row["version"]
 
     @property
