@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from threading import Event, Thread
 
@@ -14,7 +14,7 @@ from tests.support.postgres import connect
 from turnlog.application.service import SessionService
 from turnlog.domain.messages import Message
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.postgres import eraser
+from turnlog.infrastructure.postgres import eraser, recall
 from turnlog.infrastructure.postgres.recall import BLOCK, PostgresRecallIndex
 
 RARE = "quixotic"
@@ -126,20 +126,29 @@ def test_a_purge_leaves_the_first_event_and_the_tombstone(
 def test_nothing_is_indexed_of_a_session_that_is_deleted_meanwhile(
     env: Mapping[str, str], sessions: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside, go_on = Event(), Event()
-    index = PostgresRecallIndex._index  # pyright: ignore[reportPrivateUsage]
+    read, go_on = Event(), Event()
+    as_array = recall._array  # pyright: ignore[reportPrivateUsage]
 
-    def slowly(*arguments: object) -> None:
-        inside.set()
+    def slowly(numbers: Iterable[str]) -> str:
+        read.set()
         go_on.wait(30)
-        index(*arguments)  # type: ignore[arg-type] # pyright: ignore
+        return as_array(numbers)
 
-    monkeypatch.setattr(PostgresRecallIndex, "_index", slowly)
+    monkeypatch.setattr(recall, "_array", slowly)
     writer = Thread(target=fill, args=(sessions, "s", BLOCK))
     writer.start()
-    inside.wait(30)
+    read.wait(30)
     deleter = Thread(target=sessions.delete, args=("s",))
     deleter.start()
+    with connect() as connection:
+        while (
+            deleter.is_alive()
+            and not connection.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
+                (f"%{env['POSTGRES_SCHEMA']}%",),
+            ).fetchone()
+        ):
+            pass
     go_on.set()
     writer.join()
     deleter.join()
@@ -167,8 +176,6 @@ def test_a_session_that_was_indexed_by_nobody_is_found_and_indexed_by_the_next_b
 def test_an_index_of_another_rule_is_built_anew(
     env: Mapping[str, str], sessions: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnlog.infrastructure.postgres import recall
-
     fill(sessions)
     monkeypatch.setattr(recall, "_RULE", 99)
     assert len(sessions.search_events("s", EventQuery(keywords=RARE))) == 2 * BLOCK

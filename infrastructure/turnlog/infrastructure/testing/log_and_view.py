@@ -30,7 +30,7 @@ HOSTILE_TEXTS = (
 
 
 class StoreContract(ABC):
-    """A class of tests: derive one for your store, say how a service is opened on it, and run it with pytest."""
+    """A class of tests: derive one for your store, say how a service is opened on it, run it with pytest."""
 
     @abstractmethod
     def service(self) -> SessionService:
