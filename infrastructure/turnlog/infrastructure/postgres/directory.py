@@ -23,16 +23,15 @@ _SELECT: Final[LiteralString] = """
 """
 
 _HOLDS: Final[LiteralString] = """
-    AND EXISTS (
-        SELECT 1 FROM {by_metadata} AS held WHERE held.hash = %s AND held.position = {sessions}.position
-    )
+    AND (SELECT true FROM {by_metadata} AS held
+        WHERE held.hash = %s AND held.position = {sessions}.position LIMIT 1)
 """
 
 _OTHER: Final[LiteralString] = """
-    AND EXISTS (
-        SELECT 1 FROM {by_metadata} AS other WHERE other.hash = %s AND other.position = first.position
-    )
+    AND (SELECT true FROM {by_metadata} AS other
+        WHERE other.hash = %s AND other.position = first.position LIMIT 1)
 """
+"""A look-up for each row: as a join PostgreSQL might read all that have the entry before the first result."""
 
 _COUNTED: Final = 1000
 """Sessions with one entry of the metadata that are counted to find out which entry is the rarest."""
