@@ -11,7 +11,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 ELSEWHERE = {"reference/formats.md", "howto/postgres.md"}
-"""Pages whose blocks need servers: tests/infrastructure/formats/test_reference.py, tests/postgres/test_docs.py."""
+"""Pages whose blocks need servers; tests of their own run them, in `tests/postgres` and `formats`."""
 PAGES = sorted(
     name
     for page in DOCS.rglob("*.md")
