@@ -167,7 +167,7 @@ TURNS = [
 NEWEST: tuple[Unit, int] = ("turns", 1)
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_a_pass_of_the_root_covers_what_a_pass_of_a_branch_would_and_that_one_has_lost(store: str) -> None:
     with service_on(store) as sessions:
         (sid,) = same_log(sessions, TURNS, 1)
@@ -179,7 +179,7 @@ def test_a_pass_of_the_root_covers_what_a_pass_of_a_branch_would_and_that_one_ha
         assert shown(sessions, sid)[:2] == [(None, "so far?"), (None, "summary of None")]
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_a_pass_of_a_branch_wins_against_a_pass_of_the_root(store: str) -> None:
     with service_on(store) as sessions:
         (sid,) = same_log(sessions, TURNS, 1)

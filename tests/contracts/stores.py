@@ -13,12 +13,15 @@ from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 from eventsourcing.persistence import ApplicationRecorder, Cipher, ProgrammingError, StoredEvent
 from eventsourcing.popo import POPOApplicationRecorder
+from eventsourcing.postgres import PostgresApplicationRecorder
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 from eventsourcing.utils import Environment
+from tests.support.postgres import postgres_env
 
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
 from turnlog.domain.messages import Message
+from turnlog.infrastructure.postgres import SessionRows as PostgresRows
 from turnlog.infrastructure.sqlite import SessionRows
 
 BEGIN = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -51,6 +54,14 @@ class Shop(Application[UUID]):
 
 class HostRecorder(SessionRows, SQLiteApplicationRecorder):
     """A host's own recorder, with rows about sessions in front."""
+
+
+class PostgresHostRecorder(PostgresRows, PostgresApplicationRecorder):
+    """A host's own recorder, which does something in the transaction itself."""
+
+    def _insert_events(self, curs: Any, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
+        super()._insert_events(curs, stored_events, **kwargs)
+        curs.execute("SELECT 1")
 
 
 class OneStreamRecorder(POPOApplicationRecorder):
@@ -125,6 +136,18 @@ def in_file(
     return make
 
 
+def on_postgres(
+    app_class: type[Application[UUID]] = Sessions, env: Mapping[str, str] | None = None
+) -> Callable[[Path], Store]:
+    """An application of its own for each service, all on one schema of the server."""
+
+    def make(folder: Path) -> Store:
+        settings = {**postgres_env(), **(env or {})}
+        return Store(lambda: app_class(env=settings))
+
+    return make
+
+
 def sqlite_env(file: Path) -> dict[str, str]:
     """The framework's settings for this file."""
     return {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(file)}
@@ -147,6 +170,17 @@ STORES: Mapping[str, Callable[[Path], Store]] = {
     "host-memory": in_memory(Shop),
     "host-sqlite": in_file(Shop),
     "host-sqlite-own-recorder": in_file(Shop, env={"APPLICATION_RECORDER_TOPIC": f"{_HERE}:HostRecorder"}),
+    "postgres": on_postgres(),
+    "postgres-plain-recorder": on_postgres(
+        env={"APPLICATION_RECORDER_TOPIC": "eventsourcing.postgres:PostgresApplicationRecorder"}
+    ),
+    "postgres-text-ids": on_postgres(env={**_TEXT_IDS, "COMPRESSOR_TOPIC": "zlib"}),
+    "postgres-plain-recorder-text-ids": on_postgres(
+        env={**_TEXT_IDS, "APPLICATION_RECORDER_TOPIC": "eventsourcing.postgres:PostgresApplicationRecorder"}
+    ),
+    "host-postgres-own-recorder": on_postgres(
+        Shop, env={"APPLICATION_RECORDER_TOPIC": f"{_HERE}:PostgresHostRecorder"}
+    ),
     "one-stream": in_memory(OneStreamSessions),
 }
 """By name, how to make a fresh one in a folder."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.contracts.passes import keep_turns
 from tests.contracts.stores import Store, WordCount, sqlite_env
+from tests.support.postgres import postgres_env
 
 from turnlog.application.service import SessionService
 from turnlog.domain.messages import Message
@@ -87,9 +89,15 @@ def test_sixteen_threads_share_a_database_in_memory() -> None:
         _assert_complete(sessions, 16, 10)
 
 
-def _run_processes(file: Path, session_of: Callable[[int], str], count: int) -> None:
+@pytest.fixture(params=["sqlite", "postgres"])
+def env(request: pytest.FixtureRequest, tmp_path: Path) -> Mapping[str, str]:
+    """The settings of a store that processes share."""
+    return postgres_env() if request.param == "postgres" else sqlite_env(tmp_path / "sessions.db")
+
+
+def _run_processes(env: Mapping[str, str], session_of: Callable[[int], str], count: int) -> None:
     arguments: Sequence[Sequence[str]] = [
-        (sys.executable, str(WORKER), str(file), session_of(writer), str(writer), str(count))
+        (sys.executable, str(WORKER), json.dumps(dict(env)), session_of(writer), str(writer), str(count))
         for writer in range(8)
     ]
     running = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in arguments]
@@ -97,18 +105,16 @@ def _run_processes(file: Path, session_of: Callable[[int], str], count: int) -> 
     assert [process.returncode for process in running] == [0] * 8, errors
 
 
-def test_eight_processes_append_to_sessions_of_their_own(tmp_path: Path) -> None:
-    file = tmp_path / "sessions.db"
-    _run_processes(file, lambda writer: f"session {writer}", 200)
-    with SessionService(env=sqlite_env(file)) as sessions:
+def test_eight_processes_append_to_sessions_of_their_own(env: Mapping[str, str]) -> None:
+    _run_processes(env, lambda writer: f"session {writer}", 200)
+    with SessionService(env=env) as sessions:
         versions = [sessions.version(f"session {writer}") for writer in range(8)]
     assert versions == [200] * 8
 
 
-def test_eight_processes_append_to_one_session(tmp_path: Path) -> None:
-    file = tmp_path / "sessions.db"
-    _run_processes(file, lambda _: "s", 25)
-    with SessionService(env=sqlite_env(file)) as sessions:
+def test_eight_processes_append_to_one_session(env: Mapping[str, str]) -> None:
+    _run_processes(env, lambda _: "s", 25)
+    with SessionService(env=env) as sessions:
         _assert_complete(sessions, 8, 25)
 
 

@@ -1,17 +1,17 @@
-"""A process of its own that appends to a session: python worker.py FILE SESSION PREFIX COUNT."""
+"""A process of its own that appends to a session: python worker.py SETTINGS SESSION PREFIX COUNT."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from turnlog.application.service import SessionService
 from turnlog.domain.messages import Message
 
 
-def main(file: str, session_id: str, prefix: str, count: str) -> None:
+def main(settings: str, session_id: str, prefix: str, count: str) -> None:
     """Append so many messages, each in a write of its own."""
-    env = {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": file}
-    with SessionService(env=env) as sessions:
+    with SessionService(env=json.loads(settings)) as sessions:
         sessions.find_or_create(session_id)
         for number in range(int(count)):
             name = f"{prefix}-{number}"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-ELSEWHERE = {"reference/formats.md"}
-"""Pages whose blocks need servers of several providers: tests/infrastructure/formats/test_reference.py."""
+ELSEWHERE = {"reference/formats.md", "howto/postgres.md"}
+"""Pages whose blocks need servers; tests of their own run them, in `tests/postgres` and `formats`."""
 PAGES = sorted(
     name
     for page in DOCS.rglob("*.md")

@@ -24,6 +24,13 @@ def file_store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A fresh store that processes share."""
+    with open_store(request.param, tmp_path) as opened:
+        yield opened
+
+
 class Clock:
     """A clock that stands until it is moved."""
 

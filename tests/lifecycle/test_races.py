@@ -13,7 +13,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
+from psycopg import sql
 from tests.support.conformance_stores import Store
+from tests.support.postgres import connect
 
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import SessionNotFoundError
@@ -99,15 +101,23 @@ def started(program: str, store: Store) -> subprocess.Popen[bytes]:
 
 
 def is_left(store: Store) -> bool:
-    assert store.path is not None
+    if store.path is None:
+        return is_left_in_postgres(store)
     files = (store.path, store.path.with_name(store.path.name + "-wal"))
     return any(RARE.encode() in file.read_bytes() for file in files if file.exists())
 
 
-def test_writers_in_other_processes_write_nothing_behind_a_tombstone(file_store: Store) -> None:
-    sessions = file_store.service()
+def is_left_in_postgres(store: Store) -> bool:
+    table = sql.Identifier(store.env["POSTGRES_SCHEMA"], "sessions_events")
+    with connect() as connection:
+        states = connection.execute(sql.SQL("SELECT state FROM {}").format(table)).fetchall()
+    return any(RARE.encode() in bytes(state) for (state,) in states)
+
+
+def test_writers_in_other_processes_write_nothing_behind_a_tombstone(shared_store: Store) -> None:
+    sessions = shared_store.service()
     sessions.create(SID)
-    writers = [started(APPEND, file_store) for _ in range(2)]
+    writers = [started(APPEND, shared_store) for _ in range(2)]
     while sessions.version(SID) < 50:
         pass
     sessions.delete(SID)
@@ -116,25 +126,27 @@ def test_writers_in_other_processes_write_nothing_behind_a_tombstone(file_store:
         writer.communicate()
     sessions.sweep()
     assert stored_kinds(sessions)[-1] == SessionDeleted.__name__
-    assert not is_left(file_store)
+    assert not is_left(shared_store)
 
 
-def test_sweeps_in_two_processes_delete_each_session_once(file_store: Store) -> None:
-    sessions = file_store.service()
+def test_sweeps_in_two_processes_delete_each_session_once(shared_store: Store) -> None:
+    sessions = shared_store.service()
     for number in range(30):
         sessions.create(f"{SID}-{number}", time_to_live=timedelta(0))
-    sweeps = [started(SWEEP, file_store) for _ in range(2)]
+    sweeps = [started(SWEEP, shared_store) for _ in range(2)]
     counts = [int(sweep.communicate(b"!", PATIENCE)[0]) for sweep in sweeps]
     assert sum(counts) == 30
     assert sessions.list_sessions() == []
 
 
-def test_of_sessions_extended_during_a_sweep_none_is_deleted_behind_its_extension(file_store: Store) -> None:
-    sessions = file_store.service()
+def test_of_sessions_extended_during_a_sweep_none_is_deleted_behind_its_extension(
+    shared_store: Store,
+) -> None:
+    sessions = shared_store.service()
     names = [f"{SID}-{number}" for number in range(40)]
     for name in names:
         sessions.create(name, time_to_live=timedelta(0))
-    sweep = started(SWEEP, file_store)
+    sweep = started(SWEEP, shared_store)
     assert sweep.stdin is not None
     sweep.stdin.write(b"!")
     sweep.stdin.flush()

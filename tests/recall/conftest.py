@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.conformance_stores import NoTokens
+from tests.support.postgres import postgres_env
 
 from turnlog.application.service import SessionService
 from turnlog.infrastructure.sqlite import recall
@@ -22,7 +23,9 @@ def without_rows(path: Path) -> SessionService:
     return on_sqlite(path, APPLICATION_RECORDER_TOPIC="eventsourcing.sqlite:SQLiteApplicationRecorder")
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite in memory", "sqlite without rows", "sqlite without fts"])
+@pytest.fixture(
+    params=["memory", "sqlite", "sqlite in memory", "sqlite without rows", "sqlite without fts", "postgres"]
+)
 def sessions(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
@@ -36,6 +39,8 @@ def sessions(
             service = on_sqlite(":memory:")
         case "sqlite without rows":
             service = without_rows(tmp_path / "sessions.db")
+        case "postgres":
+            service = SessionService(env=postgres_env(), token_estimator=NoTokens())
         case _:
             monkeypatch.setattr(recall, "is_supported", lambda: False)
             service = on_sqlite(tmp_path / "sessions.db")

@@ -49,7 +49,9 @@ def _calls(*tables: str) -> list[object]:
     ]
 
 
-@pytest.fixture(params=[("memory", "sync"), ("memory", "async"), ("sqlite", "sync")], ids=" ".join)
+@pytest.fixture(
+    params=[("memory", "sync"), ("memory", "async"), ("sqlite", "sync"), ("postgres", "sync")], ids=" ".join
+)
 def setting(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A store, and the service as it is or the one for asyncio."""
     chosen: tuple[str, str] = request.param

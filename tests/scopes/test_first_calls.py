@@ -17,7 +17,7 @@ from turnlog.domain.errors import SessionIdUnavailableError
 ROUNDS = 10
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-plain-recorder", "one-stream"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite-plain-recorder", "postgres", "one-stream"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """Stores with and without rows of ours."""
     return STORES[request.param](tmp_path)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tests.support.postgres import postgres_env
+
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
 from turnlog.domain.estimation import TokenEstimator
@@ -68,10 +70,14 @@ def _sqlite_without_rows(folder: Path) -> Store:
     return _sqlite(folder, APPLICATION_RECORDER_TOPIC="eventsourcing.sqlite:SQLiteApplicationRecorder")
 
 
+def _postgres(_: Path) -> Store:
+    return Store(postgres_env(), is_shared=True)
+
+
 StoreMaker: TypeAlias = Callable[[Path], Store]
 """Makes a fresh store; what it keeps on disk goes into the folder."""
 
-STORES: dict[str, StoreMaker] = {"memory": _memory, "sqlite": _sqlite}
+STORES: dict[str, StoreMaker] = {"memory": _memory, "postgres": _postgres, "sqlite": _sqlite}
 """A further store is one more entry here."""
 
 OTHERS: dict[str, StoreMaker] = {

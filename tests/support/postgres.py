@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 _SETTINGS = """
@@ -62,7 +63,7 @@ def fresh_schema() -> str:
     """A schema that holds nothing yet; it is dropped at the end of the run."""
     name = f"t{secrets.token_hex(6)}"
     with connect() as connection:
-        connection.execute(f'CREATE SCHEMA "{name}"')  # pyright: ignore
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
     _schemas().append(name)
     return name
 
@@ -94,4 +95,4 @@ def _schemas() -> list[str]:
 def _drop(names: list[str]) -> None:
     with connect() as connection:
         for name in names:
-            connection.execute(f'DROP SCHEMA "{name}" CASCADE')  # pyright: ignore
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))

@@ -20,7 +20,7 @@ from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
 from turnlog.application.passes import PassLog
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder
-from turnlog.application.sessions import Sessions
+from turnlog.application.sessions import ROWS_RECORDERS, Sessions
 from turnlog.application.storage import unlocked
 from turnlog.application.streams import Lru, SessionStreams
 from turnlog.application.token_counts import TokenCounts
@@ -48,7 +48,10 @@ from turnlog.domain.view import View
 _ESTIMATOR_TOPIC = "turnlog.infrastructure.tokens:TiktokenEstimator"
 
 
-_ROWS_CHECKS = {"eventsourcing.sqlite": "turnlog.infrastructure.sqlite:has_session_rows"}
+_ROWS_CHECKS = {
+    "eventsourcing.postgres": "turnlog.infrastructure.postgres:has_session_rows",
+    "eventsourcing.sqlite": "turnlog.infrastructure.sqlite:has_session_rows",
+}
 """By persistence module, who says whether a store has rows about sessions."""
 
 
@@ -285,12 +288,13 @@ class ServiceCore:
 
 def _refuse_forgotten_rows(app: Application[UUID]) -> None:
     """`StorageError` for a store whose rows about sessions would not be written from now on."""
-    topic = _ROWS_CHECKS.get(app.env.get("PERSISTENCE_MODULE") or "")
+    module = app.env.get("PERSISTENCE_MODULE") or ""
+    topic = _ROWS_CHECKS.get(module)
     if topic is not None and resolve_topic(topic)(app.recorder):
         raise StorageError(
             "This database has rows about sessions, but the application's recorder does not write them, so "
             "repeats would be appended twice. Put SessionRows in front of the recorder, or set "
-            "APPLICATION_RECORDER_TOPIC=turnlog.infrastructure.sqlite:SqliteSessionRecorder."
+            f"APPLICATION_RECORDER_TOPIC={ROWS_RECORDERS[module]}."
         )
 
 

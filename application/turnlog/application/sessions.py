@@ -15,7 +15,10 @@ from turnlog.application.streams import resume
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.session import Session
 
-_ROWS_RECORDERS = {"eventsourcing.sqlite": "turnlog.infrastructure.sqlite:SqliteSessionRecorder"}
+ROWS_RECORDERS = {
+    "eventsourcing.postgres": "turnlog.infrastructure.postgres:PostgresSessionRecorder",
+    "eventsourcing.sqlite": "turnlog.infrastructure.sqlite:SqliteSessionRecorder",
+}
 """The recorder that keeps rows about sessions, by persistence module."""
 
 
@@ -28,7 +31,7 @@ class Sessions(Application[UUID]):
     def construct_env(self, name: str, env: EnvType | None = None) -> Environment:
         """The environment, with the recorder that keeps rows where there is one for the module."""
         given = super().construct_env(name, env)
-        recorder = _ROWS_RECORDERS.get(given.get("PERSISTENCE_MODULE") or "")
+        recorder = ROWS_RECORDERS.get(given.get("PERSISTENCE_MODULE") or "")
         values = dict(given)
         if recorder and not given.get("APPLICATION_RECORDER_TOPIC"):
             values["APPLICATION_RECORDER_TOPIC"] = recorder

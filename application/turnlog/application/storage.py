@@ -21,6 +21,7 @@ from turnlog.domain.errors import StorageError, StorageLockedError
 T = TypeVar("T")
 
 _LOCKED_ATTEMPTS = 3
+_LOCKED = ("locked", "busy", "lock timeout", "deadlock")
 
 
 @contextmanager
@@ -28,7 +29,9 @@ def storage_errors() -> Generator[None]:
     """Raise what a database says as a `StorageError`; what the writer understands stays what it is."""
     try:
         yield
-    except (IntegrityError, ProgrammingError):
+    except (IntegrityError, ProgrammingError) as error:
+        if _is_about_tables(error):
+            raise storage_error(error) from error
         raise
     except PersistenceError as error:
         raise storage_error(error) from error
@@ -40,12 +43,17 @@ def storage_error(error: Exception) -> StorageError:
     if is_locked(error):
         return StorageLockedError(
             "The database stayed locked by another writer; nothing was written. "
-            "Try again, or raise SQLITE_LOCK_TIMEOUT (seconds)."
+            "Try again, or raise SQLITE_LOCK_TIMEOUT or POSTGRES_LOCK_TIMEOUT (seconds)."
         )
     if "file is not a database" in said or "malformed" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
         return StorageError(f"This database was not made by turnlog ({said}). Name another file.")
+    if _is_about_tables(error) and "does not exist" in said:
+        return StorageError(
+            f"The tables of turnlog are not in this database ({said.splitlines()[0]}). Name another one, or "
+            "let an application make them once with CREATE_TABLE=yes."
+        )
     if isinstance(error, ConnectionPoolClosedError):
         return StorageError("The service, or the application it runs on, was closed.")
     return StorageError(f"The database refused: {said}")
@@ -54,7 +62,12 @@ def storage_error(error: Exception) -> StorageError:
 def is_locked(error: BaseException) -> bool:
     """Whether the database was busy with somebody else's write."""
     said = str(error)
-    return isinstance(error, OperationalError) and ("locked" in said or "busy" in said)
+    return isinstance(error, OperationalError) and any(word in said for word in _LOCKED)
+
+
+def _is_about_tables(error: BaseException) -> bool:
+    """Whether PostgreSQL refused because of what the tables are, or whose: class 42 of its error codes."""
+    return str(getattr(error.__cause__, "sqlstate", None)).startswith("42")
 
 
 def unlocked(action: Callable[[], T]) -> T:

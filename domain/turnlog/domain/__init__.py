@@ -38,6 +38,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     StorageLockedError,
+    StorageUnavailableError,
     TurnInProgressError,
     TurnlogError,
     UnknownEventError,
@@ -46,6 +47,7 @@ from turnlog.domain.errors import (
     UnknownVersionError,
     UnsuitableMapperError,
     VersionConflictError,
+    WriteUncertainError,
 )
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.extractive import ExtractiveSummarizer
@@ -136,6 +138,7 @@ __all__ = [
     "SlidingWindowCompactionStrategy",
     "StorageError",
     "StorageLockedError",
+    "StorageUnavailableError",
     "Summary",
     "SummaryPrompt",
     "SummaryRequest",
@@ -158,6 +161,7 @@ __all__ = [
     "VersionConflictError",
     "View",
     "WindowCompactionStrategy",
+    "WriteUncertainError",
     "event_text",
     "evolve",
     "project",

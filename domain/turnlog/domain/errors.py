@@ -237,5 +237,19 @@ class StorageLockedError(StorageError):
     """The database stayed locked by others for longer than was waited. Nothing was written."""
 
 
+class StorageUnavailableError(StorageError):
+    """No connection to the database was to be had in time. Nothing was written."""
+
+
+class WriteUncertainError(StorageError):
+    """The connection was lost in the middle of a write, and none was to be had to see what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The connection to the database was lost while it wrote: nobody knows whether that is stored. "
+            "Repeat the call when the database is back: with event ids nothing is stored twice."
+        )
+
+
 class UnsuitableMapperError(TurnlogError):
     """The application's mapper does not give back an event as it was, so nothing may be stored with it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from turnlog.application.erasing import BackupError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.moments import minute, required_time
 from turnlog.infrastructure.cli.output import console, print_table, visible, write_json
@@ -28,6 +29,8 @@ def back_up(settings: Settings, file: Path) -> int:
 
 def bring_back(settings: Settings, file: Path) -> int:
     """Make the database from a backup."""
+    if not isinstance(settings.database, Path):
+        raise BackupError("A PostgreSQL database is brought back with its own tools: use pg_restore or psql.")
     restore(file, settings.database)
     with database.changing(settings.database):
         pass  # the first to open it puts it into the mode in which it can be used by several at once

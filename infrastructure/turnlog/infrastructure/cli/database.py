@@ -16,6 +16,8 @@ from turnlog.infrastructure.cli.failures import (
     ForeignDatabaseError,
     UnusableDatabaseError,
 )
+from turnlog.infrastructure.cli.postgres import on_postgres
+from turnlog.infrastructure.cli.settings import Place
 
 LAST = "@last"
 """Names the newest session."""
@@ -25,8 +27,26 @@ _PLAIN_RECORDER = "eventsourcing.sqlite:SQLiteApplicationRecorder"
 
 
 @contextmanager
-def reading(path: Path) -> Generator[SessionService]:
+def reading(place: Place) -> Generator[SessionService]:
     """The sessions of an existing database, which is opened such that it cannot be changed."""
+    opened = _reading_file(place) if isinstance(place, Path) else on_postgres(place, "read")
+    with opened as service:
+        yield service
+
+
+@contextmanager
+def changing(place: Place, *, create: bool = False) -> Generator[SessionService]:
+    """The sessions of a database that may be written; with `create` it is made if it does not exist."""
+    if isinstance(place, Path):
+        opened = _changing_file(place, create=create)
+    else:
+        opened = on_postgres(place, "create" if create else "change")
+    with opened as service:
+        yield service
+
+
+@contextmanager
+def _reading_file(path: Path) -> Generator[SessionService]:
     if not path.exists():
         raise DatabaseNotFoundError(path)
     _require_file(path)
@@ -35,8 +55,7 @@ def reading(path: Path) -> Generator[SessionService]:
 
 
 @contextmanager
-def changing(path: Path, *, create: bool = False) -> Generator[SessionService]:
-    """The sessions of a database that may be written; with `create` it is made if it does not exist."""
+def _changing_file(path: Path, *, create: bool) -> Generator[SessionService]:
     if not path.exists():
         if not create:
             raise DatabaseNotFoundError(path)

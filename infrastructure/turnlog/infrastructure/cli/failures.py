@@ -20,16 +20,18 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     StorageLockedError,
+    StorageUnavailableError,
     TurnInProgressError,
     TurnlogError,
     UnknownEventError,
     UnknownHoldError,
     UnknownVersionError,
     VersionConflictError,
+    WriteUncertainError,
     shown,
 )
 from turnlog.domain.query import InvalidArgumentError
-from turnlog.infrastructure.cli.settings import Status
+from turnlog.infrastructure.cli.settings import Place, Status
 from turnlog.infrastructure.formats.writing import LogsDivergedError
 
 
@@ -50,7 +52,7 @@ class AmbiguousIdError(TurnlogError):
 class DatabaseNotFoundError(TurnlogError):
     """There is no database file of this name, and the command would not make one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         super().__init__(
             f"There is no database {str(path)!r}. Name one with --db or TURNLOG_DB, "
             "or make one with `turnlog import FILE`."
@@ -101,19 +103,27 @@ class NotSummarizedError(TurnlogError):
 
 
 class ForeignDatabaseError(StorageError):
-    """The file is a database of something else."""
+    """It is a database of something else."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{str(path)!r} is a database that was not made by turnlog. Name another file.")
+    def __init__(self, path: Place) -> None:
+        super().__init__(f"{str(path)!r} is a database that was not made by turnlog. Name another one.")
         self.path = path
 
 
 class UnusableDatabaseError(StorageError):
-    """The file cannot be used as a database."""
+    """It cannot be used as a database."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Place, reason: str) -> None:
         super().__init__(f"The database {str(path)!r} cannot be used: {reason}.")
         self.path = path
+
+
+class UnreachableDatabaseError(StorageError):
+    """The server of the database cannot be reached, or does not let this user in."""
+
+    def __init__(self, place: Place, reason: str) -> None:
+        super().__init__(f"The database {str(place)!r} cannot be reached: {reason}.")
+        self.place = place
 
 
 _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
@@ -136,6 +146,9 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (ModelError, Status.UNREACHABLE),
     (TurnInProgressError, Status.CONFLICT),
     (StorageLockedError, Status.CONFLICT),
+    (UnreachableDatabaseError, Status.UNREACHABLE),
+    (StorageUnavailableError, Status.UNREACHABLE),
+    (WriteUncertainError, Status.UNREACHABLE),
     (VersionConflictError, Status.CONFLICT),
     (SessionIdUnavailableError, Status.CONFLICT),
     (LegalHoldError, Status.CONFLICT),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,8 +57,12 @@ class RoleName(StrEnum):
 
 
 Database = Annotated[
-    Path | None,
-    typer.Option("--db", metavar="FILE", help="The database (default: TURNLOG_DB, else ./turnlog.db)."),
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="DB",
+        help="The database: a file, or postgresql://… (default: TURNLOG_DB, else ./turnlog.db).",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines; errors too, on stderr.")]
 SessionId = Annotated[
@@ -109,7 +112,7 @@ Window = Annotated[
 Actor = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does it.", show_default=False)]
 
 
-def settings_of(context: typer.Context, db: Path | None, as_json: bool) -> Settings:
+def settings_of(context: typer.Context, db: str | None, as_json: bool) -> Settings:
     """The options of the command, or those in front of it."""
     db_in_front, json_in_front = context.obj
     return Settings.of(db or db_in_front, json=as_json or json_in_front)

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 DEFAULT_DATABASE: Final = "turnlog.db"
 
@@ -25,13 +26,37 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True)
+class PostgresUrl:
+    """A database on a PostgreSQL server, as a connection URI. It is shown without its password."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.uri)
+        user, at, host = parts.netloc.rpartition("@")
+        return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}"
+
+    def __repr__(self) -> str:
+        return f"PostgresUrl({str(self)!r})"
+
+
+Place: TypeAlias = Path | PostgresUrl
+"""Where a database is."""
+
+
+def place_of(name: str) -> Place:
+    """The place of this name: a connection URI of PostgreSQL, or a file."""
+    return PostgresUrl(name) if name.startswith(("postgresql://", "postgres://")) else Path(name)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The options that every command has."""
 
-    database: Path
+    database: Place
     json: bool = False
 
     @classmethod
-    def of(cls, database: Path | None, *, json: bool) -> Settings:
+    def of(cls, database: str | None, *, json: bool) -> Settings:
         """The settings: a database that is not named is the one of TURNLOG_DB, else `./turnlog.db`."""
-        return cls(database or Path(os.environ.get("TURNLOG_DB") or DEFAULT_DATABASE), json)
+        return cls(place_of(database or os.environ.get("TURNLOG_DB") or DEFAULT_DATABASE), json)

@@ -1,0 +1,150 @@
+"""Opening a database on a PostgreSQL server for the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+from turnlog.application import SessionService
+from turnlog.application.sessions import Sessions
+from turnlog.infrastructure.cli.failures import (
+    CommandUsageError,
+    DatabaseNotFoundError,
+    ForeignDatabaseError,
+    UnreachableDatabaseError,
+)
+from turnlog.infrastructure.cli.settings import PostgresUrl
+
+APPLICATION: Final = "TURNLOG_APPLICATION"
+"""Names the application whose sessions are meant, where a database has those of several."""
+
+_PLAIN_RECORDER = "eventsourcing.postgres:PostgresApplicationRecorder"
+_PATIENCE = 10
+"""Seconds for which the server may take to answer."""
+
+_OWN = {"dbname": "DBNAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
+
+_TABLES = """
+    SELECT table_name, column_name, data_type FROM information_schema.columns
+    WHERE table_schema = %s AND (
+        column_name = 'originator_id' AND table_name LIKE '%%\\_events'
+        OR column_name = 'session_id' AND table_name LIKE '%%\\_turnlog\\_sessions'
+    )
+"""
+
+
+@contextmanager
+def on_postgres(url: PostgresUrl, to: Literal["read", "change", "create"]) -> Generator[SessionService]:
+    """The sessions of a database on a server; what is opened to be read cannot be changed."""
+    parameters = _parameters(url)
+    schema = os.environ.get("POSTGRES_SCHEMA") or "public"
+    env = {
+        "PERSISTENCE_MODULE": "eventsourcing.postgres",
+        **{f"POSTGRES_{key}": parameters.get(name, "") for name, key in _OWN.items()},
+        "POSTGRES_SCHEMA": schema,
+        "POSTGRES_POOL_SIZE": "1",
+        "POSTGRES_CONNECT_TIMEOUT": parameters.get("connect_timeout") or str(_PATIENCE),
+        "CREATE_TABLE": "no" if to == "read" else "yes",
+    }
+    with _environment(parameters, read_only=to == "read"):
+        name, settings = _application(url, _columns(url, schema), create=to == "create")
+        application = type(name, (Sessions,), {"name": name})
+        app = application(env={**env, **settings})
+        try:
+            with SessionService(app) as service:
+                yield service
+        finally:
+            app.close()
+
+
+def _parameters(url: PostgresUrl) -> Mapping[str, str]:
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        raise CommandUsageError(
+            "PostgreSQL needs a driver: install it with `pip install 'turnlog[postgres]'`."
+        ) from None
+    try:
+        found = conninfo_to_dict(url.uri)
+    except psycopg.Error:
+        raise CommandUsageError(
+            "This is no connection URI: it has the form postgresql://USER@HOST:PORT/DATABASE, with what is "
+            "no letter or digit written as %XX."
+        ) from None
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+@contextmanager
+def _environment(parameters: Mapping[str, str], *, read_only: bool) -> Generator[None]:
+    """What else the URI says, as `sslmode`, in the variables in which the driver looks for it."""
+    from psycopg import pq
+
+    variables = {
+        option.keyword.decode(): option.envvar.decode()
+        for option in pq.Conninfo.get_defaults()
+        if option.envvar
+    }
+    changed = {
+        variables[name]: value
+        for name, value in parameters.items()
+        if name in variables and name not in _OWN and name != "connect_timeout"
+    }
+    if read_only:
+        options = changed.get("PGOPTIONS") or os.environ.get("PGOPTIONS") or ""
+        changed["PGOPTIONS"] = f"{options} -c default_transaction_read_only=on".strip()
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _columns(url: PostgresUrl, schema: str) -> Mapping[str, str]:
+    """By name of a table of events, or of sessions, the type of its ids."""
+    import psycopg
+
+    try:
+        with psycopg.connect(url.uri, connect_timeout=_PATIENCE, autocommit=True) as connection:
+            rows: list[Any] = connection.execute(_TABLES, (schema,)).fetchall()
+    except psycopg.OperationalError as error:
+        reason = str(error).strip().splitlines()[-1].rstrip(".")
+        raise UnreachableDatabaseError(url, reason) from None
+    return {table: kind for table, _, kind in rows}
+
+
+def _application(
+    url: PostgresUrl, tables: Mapping[str, str], *, create: bool
+) -> tuple[str, Mapping[str, str]]:
+    """The name of the application whose sessions are meant, and the settings that its tables need."""
+    with_rows = {table.removesuffix("_turnlog_sessions") for table in tables if table.endswith("_sessions")}
+    with_events = {table.removesuffix("_events") for table in tables if table.endswith("_events")}
+    names = with_rows or with_events
+    wanted = (os.environ.get(APPLICATION) or "").lower()
+    if wanted:
+        names = {wanted} & (with_rows | with_events) or ({wanted} if create else set())
+        if not names:
+            raise ForeignDatabaseError(url)
+    elif Sessions.name.lower() in names:
+        names = {Sessions.name.lower()}
+    if not names:
+        if not create:
+            raise DatabaseNotFoundError(url)
+        return Sessions.name, {}
+    if len(names) > 1:
+        raise CommandUsageError(
+            f"{url} has the sessions of several applications: set {APPLICATION} to one of "
+            f"{', '.join(sorted(names))}."
+        )
+    (name,) = names
+    settings = {"ORIGINATOR_ID_TYPE": "text" if tables.get(f"{name}_events") == "text" else "uuid"}
+    if name in with_events and name not in with_rows:
+        settings["APPLICATION_RECORDER_TOPIC"] = _PLAIN_RECORDER
+    return name, settings

@@ -1,0 +1,99 @@
+"""Connections to PostgreSQL: bounded in number and in waiting, and noticed when they are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+import psycopg_pool
+from eventsourcing.persistence import InterfaceError, OperationalError
+from eventsourcing.postgres import ConnectionPool, PostgresDatastore
+from psycopg import Connection
+
+from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUncertainError
+
+T = TypeVar("T")
+
+
+class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
+    """The framework's pool, whose refusals are `StorageUnavailableError`: it would repeat its own ten times.
+
+    A host's own pool for a store with sessions derives from it, or is left as it is.
+    """
+
+    def open(self, wait: bool = False, timeout: float = 30) -> None:
+        """Open it; a pool that was closed stays closed."""
+        with self._refusals():
+            super().open(wait, timeout)
+
+    def getconn(self, timeout: float | None = None) -> Connection[Any]:
+        """A connection, or `StorageUnavailableError` when none is to be had in time."""
+        with self._refusals():
+            return super().getconn(timeout)
+
+    @contextmanager
+    def _refusals(self) -> Generator[None]:
+        try:
+            yield
+        except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests) as error:
+            raise StorageUnavailableError(
+                f"No connection to PostgreSQL was to be had ({error}): the server does not answer, or all "
+                f"{self.max_size} connections are in use. Nothing was written. Try again, or raise "
+                "POSTGRES_MAX_OVERFLOW or POSTGRES_CONNECT_TIMEOUT (seconds)."
+            ) from error
+        except psycopg.OperationalError as error:
+            raise StorageError("The service, or the application it runs on, was closed.") from error
+
+
+def bound(datastore: PostgresDatastore) -> None:
+    """Let the datastore take its connections from such a pool from now on."""
+    pool = datastore.pool
+    if type(pool) is not ConnectionPool:
+        return
+    limit = max(1, int(pool.timeout))
+    given = cast("dict[str, Any]", pool.kwargs)
+    datastore.pool = BoundedConnectionPool(
+        get_password_func=pool.get_password_func,
+        connection_class=Connection[Any],
+        kwargs={
+            "connect_timeout": limit,
+            "tcp_user_timeout": limit * 1000,  # data that a dead network does not take
+            **given,
+        },
+        min_size=pool.min_size,
+        max_size=pool.max_size,
+        open=False,
+        configure=datastore.after_connect_func(),
+        check=ConnectionPool.check_connection if datastore.pre_ping else None,
+        timeout=pool.timeout,
+        max_waiting=pool.max_waiting,
+        max_lifetime=pool.max_lifetime,
+    )
+
+
+def once_more(datastore: PostgresDatastore, action: Callable[[], T], *, writes: bool) -> T:
+    """What the action returns; when its connection turned out to be dead, that of a second try.
+
+    A write must be one that can be repeated: of a first try that was stored the second says `IntegrityError`.
+    Raises `WriteUncertainError` when the second one fails in the same way.
+    """
+    try:
+        return action()
+    except (OperationalError, InterfaceError) as error:
+        if not _is_lost(error):
+            raise
+    datastore.pool.check()  # the others in the pool may be as dead
+    try:
+        return action()
+    except (OperationalError, InterfaceError, StorageUnavailableError) as error:
+        if writes and (isinstance(error, StorageUnavailableError) or _is_lost(error)):
+            raise WriteUncertainError from error
+        raise
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the connection broke, or the server ended it; anything else the server says of the command."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    return state is None or state.startswith("57P")

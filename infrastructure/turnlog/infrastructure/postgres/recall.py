@@ -1,0 +1,267 @@
+"""The index of what was said, as arrays of numbers with an inverted index (GIN) of PostgreSQL.
+
+The table holds no text, only which trigrams a block of a session's messages has, as hashes, and a number that
+stands for the session; no extension is needed. What it finds are candidates that are checked against the log.
+A block is written in a transaction of its own behind the write that completes it; what stands behind a
+session's mark is not indexed yet, and every search takes it as candidates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, LiteralString, TypeAlias
+from uuid import UUID
+
+from eventsourcing.persistence import Mapper, StoredEvent
+from eventsourcing.postgres import PostgresDatastore
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
+from turnlog.application.recall import message_text
+from turnlog.application.storage import storage_errors
+from turnlog.domain.events import MessageAppended, as_uuid
+from turnlog.domain.query import EventQuery, searchable
+from turnlog.infrastructure.postgres.pool import once_more
+from turnlog.infrastructure.postgres.tables import Tables
+
+BLOCK: Final = 16
+"""Versions of a session that are indexed together, and about the most that are not indexed yet.
+
+Messages of one session share most of their trigrams: one by one they would cost three times as much.
+"""
+
+MAX_INDEXED: Final = 200_000
+"""Characters of a message that is indexed. The block of a longer one is a candidate of every search."""
+
+MAX_GRAMS: Final = 32_768
+"""Different trigrams of a block that is indexed; one of more is a candidate of every search as well."""
+
+_RULE: Final = 1
+"""Which form of the texts is indexed. With another one the index is built anew."""
+
+_PRIME: Final = 2**31 - 1
+_FACTORS: Final = (1_172_357_663, 905_873_431)
+_LONG: Final = str(_PRIME)
+"""Stands for messages that are too long to be indexed; no hash is this number."""
+
+_MOST_AT_ONCE: Final = 64 * BLOCK
+"""Versions that are indexed in one transaction."""
+
+_TRIGRAMS_OF_TERM: Final = 24
+_ALTERNATIVES: Final = 16
+"""Sessions times terms that are asked for one by one; of more of them hits elsewhere are left out later."""
+
+_MARK: Final[LiteralString] = """
+    INSERT INTO {recall_mark} VALUES (%s, 0, %s) ON CONFLICT DO NOTHING
+"""
+
+_TAKE_MARK: Final[LiteralString] = """
+    SELECT indexed, rule FROM {recall_mark} WHERE position = %s FOR UPDATE SKIP LOCKED
+"""
+
+_MESSAGES: Final[LiteralString] = """
+    SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic = %s
+        AND originator_version > %s AND originator_version <= %s ORDER BY originator_version
+"""
+
+_HITS: Final[LiteralString] = """
+    WITH hits AS MATERIALIZED (SELECT position, first, last FROM {recall} WHERE
+"""
+
+_HIT: Final[LiteralString] = "grams @> %s::int[]"
+
+_CANDIDATES: Final[LiteralString] = """
+    ), searched AS MATERIALIZED (
+        SELECT position, aggregate_id, version, CASE WHEN rule = %s THEN indexed ELSE 0 END AS indexed
+        FROM {sessions} LEFT JOIN {recall_mark} USING (position) WHERE position = ANY (%s::bigint[])
+    )
+    SELECT aggregate_id, first, last FROM hits JOIN searched USING (position) WHERE last <= indexed
+    UNION ALL
+    SELECT aggregate_id, indexed + 1, version FROM searched
+    ORDER BY 1, 2
+"""
+"""What is not indexed yet is found by the same statement: no block goes from one to the other in between."""
+
+_Trigram: TypeAlias = tuple[str, str, str]
+
+OUR_TOPICS: Final = "turnlog.domain.events:"
+
+_logger = logging.getLogger("turnlog")
+
+
+class PostgresRecallIndex:
+    """The index over the events of one application."""
+
+    def __init__(self, datastore: PostgresDatastore, mapper: Mapper[Any], tables: Tables) -> None:
+        self._datastore = datastore
+        self._mapper = mapper
+        self._tables = tables
+
+    def follow(self, stored_events: Sequence[StoredEvent]) -> None:
+        """Index what is due behind a write of these events, which is committed.
+
+        Where it fails the write is stored all the same, and a later one does it.
+        """
+        for aggregate_id in {
+            as_uuid(event.originator_id)
+            for event in stored_events
+            if event.originator_version % BLOCK == 0
+            and event.originator_version > 0
+            and event.topic.startswith(OUR_TOPICS)
+        }:
+            try:
+                self.catch_up(aggregate_id)
+            except Exception as error:
+                _logger.warning("Messages could not be indexed, searches read them: %s", type(error).__name__)
+
+    def catch_up(self, aggregate_id: UUID) -> None:
+        """Index the blocks of the session that are complete, unless somebody else is at it."""
+        with self._datastore.transaction(commit=True) as cursor:
+            # This lets others append to the session, but nobody delete it before the blocks are written.
+            cursor.execute(
+                self._tables.sql(
+                    "SELECT position, version FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE"
+                ),
+                (aggregate_id,),
+            )
+            session = cursor.fetchone()
+            if session is None:
+                return
+            position, version = session["position"], session["version"]
+            cursor.execute(self._tables.sql(_MARK), (position, _RULE))
+            mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
+            if mark is None:
+                return
+            indexed = mark["indexed"]
+            if mark["rule"] != _RULE:
+                cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
+                indexed = 0
+            upto = min(version - version % BLOCK, indexed + _MOST_AT_ONCE)
+            for first in range(indexed + 1, upto, BLOCK):
+                self._index(cursor, aggregate_id, position, first, first + BLOCK - 1)
+            cursor.execute(
+                self._tables.sql("UPDATE {recall_mark} SET indexed = %s, rule = %s WHERE position = %s"),
+                (max(indexed, upto), _RULE, position),
+            )
+
+    def candidates(
+        self, aggregate_ids: Sequence[UUID], query: EventQuery
+    ) -> Mapping[UUID, Sequence[int]] | None:
+        """By session the versions of messages among which are all that match, in order."""
+        alternatives = _alternatives(query)
+        if alternatives is None:
+            return None
+
+        def read() -> dict[UUID, list[int]]:
+            with self._datastore.get_connection() as connection:
+                rows = connection.execute(
+                    self._tables.sql("SELECT position FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"),
+                    (list(aggregate_ids),),
+                ).fetchall()
+                positions = [row["position"] for row in rows]
+                if not positions:
+                    return {}
+                asked = list(_asked(alternatives, positions))
+                statement = self._tables.sql(_HITS + _HIT + (" OR " + _HIT) * (len(asked) - 1) + _CANDIDATES)
+                found: dict[UUID, list[int]] = {}
+                for row in connection.execute(statement, (*asked, _RULE, positions)).fetchall():
+                    found.setdefault(row["aggregate_id"], []).extend(range(row["first"], row["last"] + 1))
+                return found
+
+        with storage_errors():
+            return once_more(self._datastore, read, writes=False)
+
+    def messages(self, aggregate_id: UUID, versions: Sequence[int]) -> Sequence[MessageAppended]:
+        """The messages of a session at these versions, in order."""
+        statement = self._tables.sql(
+            "SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic = %s "
+            "AND originator_version = ANY (%s::bigint[]) ORDER BY originator_version"
+        )
+        values = (str(aggregate_id), MessageAppended.TOPIC, list(versions))
+
+        def read() -> list[DictRow]:
+            with self._datastore.get_connection() as connection:
+                return connection.execute(statement, values).fetchall()
+
+        with storage_errors():
+            rows = once_more(self._datastore, read, writes=False)
+        return [message for row in rows if (message := self._message(row))]
+
+    def _index(
+        self, cursor: Cursor[DictRow], aggregate_id: UUID, position: int, first: int, last: int
+    ) -> None:
+        values = (str(aggregate_id), MessageAppended.TOPIC, first - 1, last)
+        grams: set[str] = set()
+        for row in cursor.execute(self._tables.sql(_MESSAGES), values).fetchall():
+            message = self._message(row)
+            text = message_text(message) if message else None
+            grams.update(_grams_of_text(text) if text else ())
+        if grams:
+            if len(grams) > MAX_GRAMS:
+                grams = {_LONG}
+            cursor.execute(
+                self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
+                (position, first, last, _array({_session_key(position), *grams})),
+            )
+
+    def _message(self, row: DictRow) -> MessageAppended | None:
+        stored = StoredEvent(
+            originator_id=row["originator_id"],
+            originator_version=row["originator_version"],
+            topic=row["topic"],
+            state=bytes(row["state"]),
+        )
+        event = self._mapper.to_domain_event(stored)
+        return event if isinstance(event, MessageAppended) else None
+
+
+def _alternatives(query: EventQuery) -> list[set[str]] | None:
+    """The trigrams that a message must have, by alternative; None when no term narrows the search."""
+    indexed = [term for term in query.terms if len(term) >= 3]
+    if not indexed or (query.match == "any" and len(indexed) < len(query.terms)):
+        return None
+    terms = [set(map(_hash, _spread(term))) for term in indexed]
+    return [set().union(*terms)] if query.match == "all" else terms
+
+
+def _asked(alternatives: Iterable[set[str]], positions: Sequence[int]) -> Iterator[str]:
+    """The arrays that a candidate holds one of."""
+    alternatives = [*alternatives, {_LONG}]
+    if len(alternatives) * len(positions) > _ALTERNATIVES:
+        yield from map(_array, alternatives)
+    else:
+        for position in positions:
+            yield from (_array({_session_key(position), *grams}) for grams in alternatives)
+
+
+def _spread(term: str) -> Iterable[_Trigram]:
+    """Trigrams of the term: all of them, or as many as are worth asking for, from everywhere in it."""
+    last = len(term) - 3
+    step = max(1, -(-last // (_TRIGRAMS_OF_TERM - 1)))
+    return ((term[at], term[at + 1], term[at + 2]) for at in (*range(0, last, step), last))
+
+
+def _grams_of_text(text: str) -> Iterable[str]:
+    """What is indexed of a message."""
+    if len(text) > MAX_INDEXED:
+        return (_LONG,)
+    compared = searchable(text)
+    return map(_hash, set(zip(compared, compared[1:], compared[2:], strict=False)))
+
+
+@lru_cache(maxsize=32_768)
+def _hash(trigram: _Trigram) -> str:
+    """The number that stands for the trigram; it is storage."""
+    one, two, three = map(ord, trigram)
+    return str((one * _FACTORS[0] + two * _FACTORS[1] + three) % _PRIME)
+
+
+def _session_key(position: int) -> str:
+    """The number that stands for the session: negative, as no hash is."""
+    return str(-(position % 2**31) - 1)
+
+
+def _array(numbers: Iterable[str]) -> str:
+    return "{" + ",".join(numbers) + "}"

@@ -1,0 +1,245 @@
+"""Rows about sessions in PostgreSQL, in the transaction of the events: ledger of ids and directory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, LiteralString
+from uuid import UUID
+
+from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
+from eventsourcing.postgres import (
+    PostgresApplicationRecorder,
+    PostgresDatastore,
+)
+from psycopg import Cursor
+from psycopg.errors import DuplicateObject
+from psycopg.rows import DictRow
+
+from turnlog.application.erasing import BackupError
+from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.storage import storage_errors
+from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.domain.events import SessionDeleted, StreamEvent
+from turnlog.infrastructure.postgres import directory, eraser, recall, tables
+from turnlog.infrastructure.postgres.pool import bound, once_more
+from turnlog.infrastructure.postgres.recall import OUR_TOPICS
+from turnlog.infrastructure.postgres.rows import changes_of, joined
+
+_HOOKS = (
+    "insert_events",
+    "_insert_events",
+    "_insert_stored_events",
+    "_lock_table",
+    "_notify_channel",
+    "_fetch_ids_after_insert_events",
+)
+"""Where a recorder can do something of its own in the transaction."""
+
+if TYPE_CHECKING:
+    _RecorderBehind = PostgresApplicationRecorder
+else:
+    _RecorderBehind = object
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Events to be stored, and what follows from them for the rows."""
+
+    stored: Sequence[StoredEvent]
+    changes: str | None
+    entries: str | None
+    erasures: Sequence[eraser.Overwrite]
+
+
+class SessionRows(SessionRowsRecorder, _RecorderBehind):
+    """A mixin in front of a PostgreSQL application recorder: `class Recorder(SessionRows, HostRecorder)`.
+
+    It derives its rows from the stored events themselves, so they are right whoever calls `save`. Named by
+    APPLICATION_RECORDER_TOPIC; the service binds the application's mapper. Events and rows are written in one
+    round trip, unless the recorder behind it has something of its own to do in the transaction.
+    """
+
+    _mapper: Mapper[Any] | None = None
+
+    def __init__(self, datastore: PostgresDatastore, *args: Any, **kwargs: Any) -> None:
+        if datastore.enable_db_functions:
+            raise InvalidSettingError(
+                "POSTGRES_ENABLE_DB_FUNCTIONS would store events without the rows about them, and let "
+                "subscribers miss some: leave it off. This recorder writes in one round trip without it."
+            )
+        bound(datastore)
+        super().__init__(datastore, *args, **kwargs)
+        self._tables = tables.Tables(datastore.schema, self.events_table_name, datastore.originator_id_type)
+        self._append_statement = self._tables.sql(
+            "SELECT {append}(%s::json, %s::bytea, %s::json, %s::json, %s)"
+        )
+        self._is_plain = all(map(self._is_the_frameworks, _HOOKS))
+        self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
+
+    def bind(self, mapper: Mapper[Any]) -> None:
+        """Read stored events through this mapper from now on."""
+        self._mapper = mapper
+
+    def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
+        """The version of the event with this id, None when the stream holds none."""
+        statement = self._tables.sql("SELECT version FROM {ids} WHERE aggregate_id = %s AND event_id = %s")
+
+        def read() -> DictRow | None:
+            with self.datastore.get_connection() as connection:
+                return connection.execute(statement, (aggregate_id, event_id), prepare=True).fetchone()
+
+        with storage_errors():
+            row = once_more(self.datastore, read, writes=False)
+        return None if row is None else row["version"]
+
+    @property
+    def directory(self) -> Directory:
+        """The directory of the sessions in this database."""
+        return directory.PostgresDirectory(self.datastore, self._tables)
+
+    @property
+    def recall(self) -> recall.PostgresRecallIndex | None:
+        """The index of what was said in this database, None without a mapper."""
+        if self._mapper is None:
+            return None
+        return recall.PostgresRecallIndex(self.datastore, self._mapper, self._tables)
+
+    @property
+    def eraser(self) -> eraser.PostgresEraser:
+        """What erases deleted sessions from this database."""
+        return eraser.PostgresEraser(self.datastore, self._tables)
+
+    def backup(self, file: str) -> None:  # noqa: ARG002 - the port's argument
+        """Refused: PostgreSQL has tools of its own for that."""
+        raise BackupError(
+            "A PostgreSQL database is copied with its own tools: use pg_dump. Nothing was written."
+        )
+
+    def create_table(self) -> None:
+        """Create what is missing; `StorageError` where sessions were written without rows before."""
+        with storage_errors():
+            with self.datastore.transaction(commit=True) as cursor:
+                self._one_at_a_time(cursor)
+                self._refuse_other_databases(cursor)
+                self._create_types(cursor)
+            super().create_table()
+
+    def _create_table(self, curs: Cursor[DictRow]) -> None:
+        self._one_at_a_time(curs)
+        super()._create_table(curs)
+        for statement in tables.CREATE_TABLES:
+            curs.execute(self._tables.sql(statement), prepare=False)
+        for name, statement in tables.CREATE_FUNCTIONS.items():
+            if _is_missing(curs, "to_regproc", self._tables.regproc(name)):
+                curs.execute(self._tables.sql(statement), prepare=False)
+
+    def _one_at_a_time(self, cursor: Cursor[DictRow]) -> None:
+        """Let processes that start at once create one behind the other: PostgreSQL fails them otherwise."""
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._tables.lock_name,), prepare=False
+        )
+
+    def _refuse_other_databases(self, cursor: Cursor[DictRow]) -> None:
+        cursor.execute("SHOW server_encoding")
+        encoding = (cursor.fetchone() or {})["server_encoding"]
+        if encoding != "UTF8":
+            raise StorageError(f"The database is encoded in {encoding}. Name one that is encoded in UTF8.")
+        if _is_missing(cursor, "to_regclass", self._tables.regclass("events")):
+            return
+        if not _is_missing(cursor, "to_regclass", self._tables.regclass("sessions")):
+            return
+        cursor.execute(
+            self._tables.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1"), (OUR_TOPICS,)
+        )
+        if cursor.fetchone() is not None:
+            raise StorageError(
+                "This database holds sessions that were written without rows about them: go on with "
+                "the recorder that wrote them, or export the sessions and import them into a new one."
+            )
+
+    def _create_types(self, cursor: Cursor[DictRow]) -> None:
+        for statement in self.sql_create_statements:
+            if "CREATE TYPE" in statement.as_string():
+                with contextlib.suppress(DuplicateObject), cursor.connection.transaction():
+                    cursor.execute(statement, prepare=False)
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Store events and their rows in one transaction; notification ids are in the order of commits."""
+        batch = self._batch(stored_events)
+        if self._is_plain and batch.stored and not batch.erasures:
+            ids = once_more(self.datastore, lambda: self._append(batch), writes=True)
+        else:
+            ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
+        if ids and batch.changes and (index := self.recall):
+            index.follow(batch.stored)
+        return ids
+
+    def _is_the_frameworks(self, hook: str) -> bool:
+        """Whether the recorder behind this one does what the framework's does."""
+        behind = (cls for cls in type(self).__mro__ if cls is not SessionRows and hook in vars(cls))
+        return vars(next(behind))[hook] is getattr(PostgresApplicationRecorder, hook)
+
+    def _append(self, batch: _Batch) -> Sequence[int]:
+        events, states = joined(batch.stored)
+        patience = f"{self.datastore.lock_timeout}s"
+        parameters = (events, states, batch.changes, batch.entries, patience)
+        with self.datastore.get_connection() as connection:
+            rows = connection.execute(self._append_statement, parameters, prepare=True).fetchall()
+        return [next(iter(row.values())) for row in rows]
+
+    def _insert_events(
+        self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> None:
+        batch = kwargs.pop("session_rows", None) or self._batch(stored_events)
+        self._lock_table(curs)  # before any row is locked, so that writers wait in one order
+        for erasure in batch.erasures:
+            erasure.execute(curs, self._tables)
+        if batch.changes:
+            curs.execute(self._rows_statement, (batch.changes, batch.entries), prepare=True)
+        super()._insert_events(curs, stored_events, **kwargs)
+
+    def _batch(self, stored_events: Sequence[StoredEvent]) -> _Batch:
+        events = list(self._stream_events(stored_events))
+        changes, entries = changes_of(events)
+        erasures: list[eraser.Overwrite] = []
+        if self._mapper is not None:
+            for tombstone in events:
+                if isinstance(tombstone, SessionDeleted) and not tombstone.keeps_content:
+                    stored_events, erasure = eraser.prepare(self._mapper, tombstone, stored_events)
+                    erasures.append(erasure)
+        return _Batch(stored_events, changes, entries, erasures)
+
+    def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
+        for stored in stored_events:
+            if stored.topic.startswith(OUR_TOPICS):
+                if self._mapper is None:
+                    raise ProgrammingError(
+                        "This recorder keeps rows about sessions, but no mapper is bound to it: "
+                        "construct SessionService(app) before anything is saved."
+                    )
+                event = self._mapper.to_domain_event(stored)
+                if isinstance(event, StreamEvent):
+                    vars(event)["originator_id"] = stored.originator_id  # in the form that the table has
+                    yield event
+
+
+class PostgresSessionRecorder(SessionRows, PostgresApplicationRecorder):
+    """The framework's PostgreSQL recorder with rows about sessions."""
+
+
+def has_session_rows(recorder: object) -> bool:
+    """Whether the store of this recorder has rows about sessions."""
+    if not isinstance(recorder, PostgresApplicationRecorder):
+        return False
+    datastore = recorder.datastore
+    names = tables.Tables(datastore.schema, recorder.events_table_name, datastore.originator_id_type)
+    with storage_errors(), datastore.get_connection() as connection:
+        return not _is_missing(connection.cursor(), "to_regclass", names.regclass("sessions"))
+
+
+def _is_missing(cursor: Cursor[DictRow], look_up: LiteralString, name: str) -> bool:
+    select: LiteralString = f"SELECT {look_up}(%s) IS NULL AS missing"
+    row = cursor.execute(select, (name,)).fetchone()
+    return row is not None and bool(row["missing"])

@@ -1,0 +1,263 @@
+"""The tables and functions of the rows about sessions in PostgreSQL, and what they are called.
+
+Every application has tables of its own there, named after its table of events, and so are these. No index is
+over text of messages or metadata: what is indexed of them are numbers, so nothing is too long for an index.
+"""
+
+from __future__ import annotations
+
+from typing import Final, LiteralString
+
+from eventsourcing.postgres import PostgresRecorder
+from psycopg import sql
+
+FORM: Final = 1
+"""The form of the functions. Those of another form stand beside them, for processes of another release."""
+
+_TABLES: Final = {
+    "ids": "event_ids",
+    "sessions": "sessions",
+    "metadata": "metadata",
+    "by_metadata": "by_metadata",
+    "recall": "recall",
+    "recall_mark": "recall_mark",
+    "erasures": "erasures",
+}
+
+_FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "erase": "erase"}
+
+CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
+    """
+    CREATE TABLE IF NOT EXISTS {ids} (
+        aggregate_id uuid NOT NULL,
+        event_id text COLLATE "C" NOT NULL,
+        version bigint NOT NULL,
+        PRIMARY KEY (aggregate_id, event_id)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {sessions} (
+        position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        aggregate_id uuid NOT NULL UNIQUE,
+        namespace text COLLATE "C" NOT NULL,
+        salt bigint NOT NULL,
+        session_id text COLLATE "C" NOT NULL,
+        created_at bigint NOT NULL,
+        modified_at bigint NOT NULL,
+        expires_at bigint,
+        idle bigint,
+        version bigint NOT NULL,
+        messages bigint NOT NULL
+    ) WITH (fillfactor = 70)
+    """,
+    "CREATE INDEX IF NOT EXISTS {sessions_by_id} ON {sessions} (namespace, session_id)",
+    "CREATE INDEX IF NOT EXISTS {sessions_newest} ON {sessions} (namespace, position)",
+    """
+    CREATE INDEX IF NOT EXISTS {sessions_by_expiry} ON {sessions} (expires_at)
+        WHERE expires_at IS NOT NULL
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {metadata} (
+        position bigint PRIMARY KEY,
+        content text NOT NULL,
+        hashes bigint[] NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {by_metadata} (
+        hash bigint NOT NULL,
+        position bigint NOT NULL,
+        PRIMARY KEY (hash, position)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {recall} (
+        position bigint NOT NULL,
+        first bigint NOT NULL,
+        last bigint NOT NULL,
+        grams int[] NOT NULL,
+        PRIMARY KEY (position, first)
+    )
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS {recall_grams} ON {recall} USING gin (grams)
+        WITH (fastupdate = on, gin_pending_list_limit = 1024)
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {recall_mark} (
+        position bigint PRIMARY KEY,
+        indexed bigint NOT NULL,
+        rule int NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {erasures} (
+        aggregate_id uuid PRIMARY KEY,
+        deleted_at bigint NOT NULL,
+        version bigint NOT NULL,
+        transaction xid NOT NULL,
+        pending boolean NOT NULL DEFAULT true,
+        purged boolean NOT NULL DEFAULT false
+    )
+    """,
+)
+
+WRITE_ROWS: Final[LiteralString] = """
+    CREATE FUNCTION {write_rows}(changes json, entries json) RETURNS void LANGUAGE plpgsql AS $BODY$
+    DECLARE
+        change record;
+        place bigint;
+    BEGIN
+        IF entries IS NOT NULL THEN
+            INSERT INTO {ids} (aggregate_id, event_id, version)
+                SELECT aggregate_id, event_id, version
+                FROM json_to_recordset(entries) AS entry (aggregate_id uuid, event_id text, version bigint);
+        END IF;
+        FOR change IN
+            SELECT * FROM json_to_recordset(changes) AS change (
+                aggregate_id uuid, version bigint, at bigint, messages bigint, active_at bigint,
+                opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
+                moves_expiry boolean, expires_at bigint,
+                describes boolean, metadata text, hashes bigint[], deleted boolean
+            )
+        LOOP
+            IF change.opened_at IS NOT NULL THEN
+                INSERT INTO {sessions} (
+                    aggregate_id, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
+                    version, messages
+                ) VALUES (
+                    change.aggregate_id, change.namespace, change.salt, change.session_id, change.opened_at,
+                    change.at, COALESCE(change.active_at + change.idle, change.expires_at), change.idle,
+                    change.version, change.messages
+                ) RETURNING position INTO place;
+            ELSE
+                UPDATE {sessions} SET
+                    version = change.version,
+                    modified_at = change.at,
+                    messages = messages + change.messages,
+                    expires_at = COALESCE(
+                        change.active_at + idle,
+                        CASE WHEN change.moves_expiry THEN change.expires_at ELSE expires_at END
+                    )
+                WHERE aggregate_id = change.aggregate_id RETURNING position INTO place;
+                IF place IS NULL THEN
+                    RAISE unique_violation USING MESSAGE = 'The session was deleted.';
+                END IF;
+            END IF;
+            IF change.describes OR change.deleted THEN
+                DELETE FROM {by_metadata} USING {metadata}
+                    WHERE {metadata}.position = place AND {by_metadata}.position = place
+                        AND hash = ANY (hashes);
+                DELETE FROM {metadata} WHERE position = place;
+            END IF;
+            IF change.deleted THEN
+                DELETE FROM {sessions} WHERE position = place;
+                DELETE FROM {recall} WHERE position = place;
+                DELETE FROM {recall_mark} WHERE position = place;
+                DELETE FROM {ids} WHERE aggregate_id = change.aggregate_id;
+            ELSIF change.metadata IS NOT NULL THEN
+                INSERT INTO {metadata}
+                    SELECT place, change.metadata, ARRAY(SELECT DISTINCT unnest(change.hashes) # salt)
+                    FROM {sessions} WHERE position = place;
+                INSERT INTO {by_metadata} SELECT unnest(hashes), position FROM {metadata}
+                    WHERE position = place;
+            END IF;
+        END LOOP;
+    END
+    $BODY$
+"""
+"""Writes the rows that follow from new events, in their transaction."""
+
+APPEND: Final[LiteralString] = """
+    CREATE FUNCTION {append}(
+        events json, states bytea, changes json, entries json, patience text
+    ) RETURNS SETOF bigint LANGUAGE plpgsql AS $BODY$
+    BEGIN
+        PERFORM set_config('lock_timeout', patience, true);
+        LOCK TABLE {events} IN EXCLUSIVE MODE;
+        NOTIFY {channel};
+        RETURN QUERY
+            INSERT INTO {events} (originator_id, originator_version, topic, state)
+            SELECT id, version, topic, substring(states FROM first FOR size)
+            FROM json_to_recordset(events)
+                AS event (id {id_type}, version bigint, topic text, first int, size int)
+            RETURNING notification_id;
+        IF changes IS NOT NULL THEN
+            PERFORM {write_rows}(changes, entries);
+        END IF;
+    END
+    $BODY$
+"""
+"""Inserts events and their rows in one round trip, in the order of their notification ids."""
+
+ERASE: Final[LiteralString] = """
+    CREATE FUNCTION {erase}(
+        erased {id_type}, events bigint, tombstone bigint, stub_topic text, stubs bytea[], at bigint
+    ) RETURNS void LANGUAGE plpgsql AS $BODY$
+    DECLARE
+        overwritten bigint;
+    BEGIN
+        UPDATE {events} SET
+            topic = stub_topic, state = stubs[least(originator_version + 1, cardinality(stubs))]
+            WHERE originator_id = erased AND originator_version < events;
+        GET DIAGNOSTICS overwritten = ROW_COUNT;
+        IF overwritten <> events THEN
+            RAISE 'The session to be deleted is not stored as a whole: nothing was erased.'
+                USING ERRCODE = 'data_corrupted';
+        END IF;
+        INSERT INTO {erasures} (aggregate_id, deleted_at, version, transaction)
+            VALUES (erased::uuid, at, tombstone, pg_current_xact_id()::xid);
+    END
+    $BODY$
+"""
+"""Puts stubs over the events of a session in the transaction that writes its tombstone."""
+
+CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
+    "write_rows": WRITE_ROWS,
+    "append": APPEND,
+    "erase": ERASE,
+}
+
+
+class Tables:
+    """The names of one application's tables and functions, and statements about them."""
+
+    def __init__(self, schema: str, events_table: str, id_type: str) -> None:
+        prefix = f"{events_table.removesuffix('_events')}_turnlog_"
+        tables = {name: prefix + table for name, table in _TABLES.items()}
+        functions = {name: f"{prefix}{function}_{FORM}" for name, function in _FUNCTIONS.items()}
+        indexes = {
+            "sessions_by_id": f"{prefix}sessions_by_id",
+            "sessions_newest": f"{prefix}sessions_newest",
+            "sessions_by_expiry": f"{prefix}sessions_by_expiry",
+            "recall_grams": f"{prefix}recall_grams",
+        }
+        for name in (*tables.values(), *functions.values(), *indexes.values()):
+            PostgresRecorder.check_identifier_length(name)
+        self.schema = schema
+        self.functions = functions
+        self.lock_name = f"{schema}.{prefix}"
+        self._tables = {"events": events_table, **tables}
+        self._statements: dict[str, bytes] = {}
+        self._names: dict[str, sql.Composable] = {
+            "id_type": sql.Identifier(id_type),
+            "channel": sql.Identifier(events_table.replace(".", "_")),
+        }
+        for name, table in {**self._tables, **functions}.items():
+            self._names[name] = sql.Identifier(schema, table)
+        for name, index in indexes.items():
+            self._names[name] = sql.Identifier(index)
+
+    def sql(self, statement: LiteralString) -> bytes:
+        """The statement with the names of this application's tables in it."""
+        if statement not in self._statements:
+            self._statements[statement] = sql.SQL(statement).format(**self._names).as_bytes()
+        return self._statements[statement]
+
+    def regclass(self, name: str) -> str:
+        """What `to_regclass` takes for this table."""
+        return sql.Identifier(self.schema, self._tables[name]).as_string()
+
+    def regproc(self, name: str) -> str:
+        """What `to_regproc` takes for this function."""
+        return sql.Identifier(self.schema, self.functions[name]).as_string()

@@ -1,0 +1,44 @@
+"""The contracts that users get for stores of their own, on ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.contracts.stores import STORES, Store
+
+from turnlog.application.service import SessionService
+from turnlog.infrastructure.testing import DirectoryContract, LogAndViewContract, RecallContract
+
+
+class OnOurStores:
+    """Each of the stores whose kind is one that users choose."""
+
+    opened: list[SessionService]
+    store: Store
+
+    @pytest.fixture(autouse=True, params=["memory", "sqlite", "sqlite-plain-recorder", "postgres"])
+    def on_a_fresh_store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+        """An empty store, closed behind the test."""
+        self.store, self.opened = STORES[request.param](tmp_path), []
+        yield
+        for service in self.opened:
+            service.app.close()
+
+    def service(self) -> SessionService:
+        """A service on the store."""
+        self.opened.append(self.store.service())
+        return self.opened[-1]
+
+
+class TestLogAndView(OnOurStores, LogAndViewContract):
+    """Log and view."""
+
+
+class TestRecall(OnOurStores, RecallContract):
+    """Recall."""
+
+
+class TestDirectory(OnOurStores, DirectoryContract):
+    """The directory."""

@@ -1,0 +1,120 @@
+"""Connections that die, are cut at the worst moment, or are not to be had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from threading import Event, Thread
+
+import pytest
+from tests.postgres.conftest import datastore_of, service_on
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.postgres import connect
+
+from turnlog.application.service import SessionService
+from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUncertainError
+from turnlog.domain.messages import Message
+
+HI = Message.user("hi")
+
+
+@pytest.mark.parametrize("event_id", [None, "given"])
+def test_an_append_whose_answer_was_lost_behind_the_commit_is_stored_once_and_said_to_be(
+    proxy: CuttingProxy, event_id: str | None
+) -> None:
+    with service_on(proxy.env()) as sessions:
+        sessions.create("s")
+        proxy.cut_behind("MessageAppended")
+        stored = sessions.append_message("s", HI, event_id=event_id)
+        assert proxy.cuts == 1
+        assert [event.id for event in sessions.get_events("s")] == [stored.id]
+        assert not stored.is_repeat
+
+
+def test_a_session_whose_opening_was_answered_by_a_cut_is_created_once(proxy: CuttingProxy) -> None:
+    with service_on(proxy.env()) as sessions:
+        proxy.cut_behind("SessionOpened")
+        assert sessions.create("s").id == "s"
+        assert proxy.cuts == 1
+
+
+@pytest.mark.parametrize("command", ["SessionDeleted", "COMMIT"])
+def test_a_deletion_that_was_answered_by_a_cut_is_done(proxy: CuttingProxy, command: str) -> None:
+    with service_on(proxy.env()) as sessions:
+        sessions.create("s")
+        sessions.append_message("s", HI)
+        proxy.cut_behind(command)
+        assert sessions.delete("s").erasure == "done"
+        assert proxy.cuts == 1
+        assert sessions.find("s") is None
+
+
+def test_connections_that_died_between_two_calls_are_noticed(proxy: CuttingProxy) -> None:
+    with service_on(proxy.env(), POSTGRES_POOL_SIZE="5") as sessions:
+        sessions.create("s")
+        proxy.cut_all()
+        sessions.append_message("s", HI)
+        proxy.cut_all()
+        assert len(sessions.view("s").ids) == 1
+        assert [row.session_id for row in sessions.list_sessions()] == ["s"]
+
+
+def test_a_connection_that_the_server_ended_is_replaced(sessions: SessionService) -> None:
+    sessions.create("s")
+    with datastore_of(sessions).get_connection() as own:
+        pid = own.info.backend_pid
+    with connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+    assert sessions.append_message("s", HI).version == 1
+
+
+def test_a_write_whose_outcome_nobody_can_look_up_is_said_to_be_uncertain(proxy: CuttingProxy) -> None:
+    with service_on(proxy.env(), POSTGRES_CONNECT_TIMEOUT="1") as sessions:
+        sessions.create("s")
+        proxy.cut_all(for_good=True)
+        with pytest.raises(WriteUncertainError, match="nobody knows"):
+            sessions.append_message("s", HI)
+
+
+def test_a_pool_that_is_used_up_refuses_within_its_time(env: Mapping[str, str]) -> None:
+    settings = {"POSTGRES_MAX_OVERFLOW": "0", "POSTGRES_CONNECT_TIMEOUT": "1"}
+    with service_on(env, **settings) as sessions:
+        sessions.create("s")
+        taken, done = Event(), Event()
+
+        def keep_the_only_connection() -> None:
+            with datastore_of(sessions).get_connection():
+                taken.set()
+                done.wait(30)
+
+        keeper = Thread(target=keep_the_only_connection)
+        keeper.start()
+        taken.wait(30)
+        begin = time.monotonic()
+        with pytest.raises(StorageUnavailableError, match="Nothing was written"):
+            sessions.append_message("s", HI)
+        waited = time.monotonic() - begin
+        done.set()
+        keeper.join()
+        assert waited < 10, "the framework would have tried ten times"
+        assert sessions.append_message("s", HI).version == 1
+
+
+def test_a_pool_that_is_full_of_waiting_callers_refuses_at_once(env: Mapping[str, str]) -> None:
+    with service_on(env, POSTGRES_MAX_OVERFLOW="0", POSTGRES_MAX_WAITING="1") as sessions:
+        datastore = datastore_of(sessions)
+        with datastore.get_connection():
+            waiter = Thread(target=lambda: sessions.find("s"))
+            waiter.start()
+            while not datastore.pool.get_stats().get("requests_waiting"):
+                pass
+            with pytest.raises(StorageUnavailableError):
+                sessions.find("s")
+        waiter.join()
+
+
+def test_a_closed_service_says_so(env: Mapping[str, str]) -> None:
+    sessions = service_on(env)
+    sessions.close()
+    with pytest.raises(StorageError, match="was closed"):
+        sessions.find("s")
