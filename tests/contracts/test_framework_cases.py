@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -23,7 +24,7 @@ class TestSqliteRecorder(shipped.ApplicationRecorderTestCase[Any]):
         """A recorder on a file of its own."""
         recorder = SqliteSessionRecorder(SQLiteDatastore(str(Path(mkdtemp()) / "cases.db")))
         recorder.create_table()
-        self.addCleanup(recorder.datastore.close)
+        _close_after_all_threads(self, recorder.datastore)
         return recorder
 
 
@@ -59,5 +60,18 @@ def _on_postgres(case: Any) -> PostgresSessionRecorder:
     )
     recorder = PostgresSessionRecorder(datastore)
     recorder.create_table()
-    case.addCleanup(datastore.close)
+    _close_after_all_threads(case, datastore)
     return recorder
+
+
+def _close_after_all_threads(case: Any, datastore: SQLiteDatastore | PostgresDatastore) -> None:
+    """Close the datastore behind the case; the cases leave readers that are about to end."""
+    before = set(threading.enumerate())
+
+    def close() -> None:
+        for thread in set(threading.enumerate()) - before:
+            if not thread.daemon:
+                thread.join(10)
+        datastore.close()
+
+    case.addCleanup(close)
