@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -215,7 +216,8 @@ def test_a_summary_is_kept_while_another_process_appends_to_the_file(tmp_path: P
         sessions.append_events(SID, [Message.user(f"question {number}") for number in range(5)])
 
         def other_process() -> None:
-            subprocess.run([sys.executable, WORKER, file, SID, "late", "5"], check=True, timeout=60)
+            settings = json.dumps(sqlite_env(file))
+            subprocess.run([sys.executable, WORKER, settings, SID, "late", "5"], check=True, timeout=60)
 
         result = raced(sessions, other_process, OnRace.REBASE)
         assert result.reason is CompactionReason.COMPACTED
