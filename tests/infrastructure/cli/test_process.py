@@ -251,12 +251,12 @@ def test_the_demo_compacts_twice_and_the_commands_it_names_work(
     assert shown.count("── compaction:") == 2
     assert max(map(len, shown.splitlines())) <= 80 + len(str(tmp_path))
     steps = [line.strip() for line in shown.partition("Try next\n")[2].splitlines()]
-    assert len(steps) == 7
+    assert len(steps) == 9
     assert max(map(len, steps[1:])) <= 78
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(COMMAND[2])}"
     script = "\n".join(["set -e", f'turnlog() {{ {python} "$@"; }}', *steps])
     result = subprocess.run(
-        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=False
+        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert "What the model is told · airline · version 60" in result.stdout
