@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 
-def write_whole(files: Iterable[tuple[Path, Iterable[str]]]) -> None:
-    """Write the texts of each file; when all of them are complete they get their names.
+def write_whole(files: Iterable[tuple[Path, Iterable[str | bytes]]]) -> None:
+    """Write the texts (as UTF-8) or bytes of each file; when all of them are complete they get their names.
 
     A file that is replaced keeps its mode. Raises `OSError`, and then leaves nothing behind.
     """
@@ -23,8 +23,8 @@ def write_whole(files: Iterable[tuple[Path, Iterable[str]]]) -> None:
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
             unfinished = Path(name)
             stack.callback(unfinished.unlink, missing_ok=True)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(texts)
+            with os.fdopen(handle, "wb") as file:
+                file.writelines(text.encode() if isinstance(text, str) else text for text in texts)
             unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
             complete.append((unfinished, path))
         for unfinished, path in complete:

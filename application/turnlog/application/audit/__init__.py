@@ -12,6 +12,7 @@ from turnlog.application.audit.errors import (
     UnknownCallError,
     UnknownRendererError,
 )
+from turnlog.application.audit.evidence import ForeignEvidenceError, StoredSession
 from turnlog.application.audit.findings import Finding, FindingKind, Verification
 from turnlog.application.audit.heads import Head, Heads, HeadSigner, HeadVerifier
 from turnlog.application.audit.prices import Price, Prices
@@ -56,6 +57,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "FindingKind",
+    "ForeignEvidenceError",
     "Head",
     "HeadSigner",
     "HeadVerifier",
@@ -78,6 +80,7 @@ __all__ = [
     "SessionAudit",
     "SkippedPass",
     "Standing",
+    "StoredSession",
     "Timeline",
     "TimelineEntry",
     "ToldBody",

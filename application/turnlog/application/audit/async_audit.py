@@ -46,3 +46,5 @@ class AsyncSessionAudit:
     passes = _in_thread(SessionAudit.passes)
     verify = _in_thread(SessionAudit.verify)
     export_heads = _in_thread(SessionAudit.export_heads)
+    stored = _in_thread(SessionAudit.stored)
+    restore = _in_thread(SessionAudit.restore)

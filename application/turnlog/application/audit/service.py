@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from turnlog.application.audit.evidence import Evidencing
 from turnlog.application.audit.telling import Telling
 from turnlog.application.audit.timeline import Timing
 from turnlog.application.audit.verifying import Verifying
 
 
-class SessionAudit(Telling, Timing, Verifying):
+class SessionAudit(Telling, Timing, Verifying, Evidencing):
     """What a model was told, when, why, and whether the log can be relied on.
 
     `SessionAudit(sessions)` reads the sessions of that service, in its namespace and in its scope: an audit

@@ -57,6 +57,8 @@ _AUDIT: Final = (
     audit.timeline,
     audit.verify,
     audit.heads,
+    audit.export,
+    audit.check,
 )
 
 _OF_PYDANTIC: Final = "Value error, "

@@ -185,7 +185,7 @@ def verify_sessions(settings: Settings, given: str | None, *, heads: Path | None
 
 def export_heads(settings: Settings, *, output: Path | None, sign: Path | None) -> int:
     """Write the newest chain values, to a file or to stdout."""
-    signer = None if sign is None else _signer(sign)
+    signer = None if sign is None else signer_of(sign)
     with database.reading(settings.database) as service:
         found = SessionAudit(service).export_heads(signer=signer)
     if output is None:
@@ -349,7 +349,8 @@ def _findings_table(findings: tuple[Finding, ...]) -> Table:
     return table
 
 
-def _signer(path: Path) -> HeadSigner:
+def signer_of(path: Path) -> HeadSigner:
+    """The signer of a private key in a file; a file that does not exist is made."""
     try:
         from turnlog.infrastructure.signing import Ed25519Signer, new_key_file
     except ModuleNotFoundError as error:

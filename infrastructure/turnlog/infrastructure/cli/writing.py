@@ -12,9 +12,11 @@ from turnlog.application import SessionService
 from turnlog.domain.compaction import CompactionReason, CompactionResult, CompactionTrigger
 from turnlog.domain.errors import SessionIdUnavailableError
 from turnlog.domain.triggers import CompositeCompactionTrigger, TokenCountTrigger, TurnCountTrigger
+from turnlog.infrastructure.bundle import is_bundle
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.asking import Asked
-from turnlog.infrastructure.cli.failures import InputFileError
+from turnlog.infrastructure.cli.bundling import import_bundles
+from turnlog.infrastructure.cli.failures import CommandUsageError, InputFileError
 from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
@@ -47,6 +49,11 @@ def import_files(
     for path in paths:
         if not path.is_file():
             raise InputFileError(path)
+    bundles = [path for path in paths if file_format is None and is_bundle(path)]
+    if bundles:
+        if len(bundles) < len(paths):
+            raise CommandUsageError("Bundles and other files are imported one kind at a time.")
+        return import_bundles(settings, bundles)
     files: list[ImportedFile] = []
     with progress("Checking", len(paths), quiet=settings.json) as advance:
         for path in paths:

@@ -139,3 +139,52 @@ def heads(
     from turnlog.infrastructure.cli.auditing import export_heads
 
     return export_heads(settings_of(context, db, as_json), output=output, sign=sign)
+
+
+def export(
+    context: typer.Context,
+    session: SessionId,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle.", show_default=False)
+    ],
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KEYFILE",
+            help="Sign the newest chain value with the private key in this file, made if need be.",
+            show_default=False,
+        ),
+    ] = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Put these heads in, as `audit heads` wrote them.", show_default=False
+        ),
+    ] = None,
+    bodies: Annotated[bool, typer.Option(help="With the body of each recorded request.")] = True,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Write a session as an evidence bundle, which can be checked without turnlog."""
+    from turnlog.infrastructure.cli.bundling import export_session
+
+    settings = settings_of(context, db, as_json)
+    return export_session(settings, session, output=output, sign=sign, heads=heads, bodies=bodies)
+
+
+def check(
+    context: typer.Context,
+    bundle: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HEX", help="The public key that must have signed its heads.", show_default=False
+        ),
+    ] = None,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Check an evidence bundle; status 5 when it is cut off or not as it was exported."""
+    from turnlog.infrastructure.cli.bundling import check_file
+
+    return check_file(settings_of(context, db, as_json), bundle, key)

@@ -25,7 +25,10 @@ from turnlog.infrastructure.cli.options import (
 def import_(
     context: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON or JSONL files.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="JSON or JSONL files, or evidence bundles.", show_default=False
+        ),
     ],
     file_format: Annotated[
         str | None,
@@ -38,7 +41,7 @@ def import_(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Import conversations; a second run of a file adds nothing."""
+    """Import conversations or evidence bundles; a second run of a file adds nothing."""
     from turnlog.infrastructure.cli.writing import import_files
 
     return import_files(settings_of(context, db, as_json), files, file_format, max_size)

@@ -1,0 +1,41 @@
+"""What is wrong with a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnlog.domain.errors import TurnlogError
+
+_NAMED = 3
+"""Findings that a message names."""
+
+
+class BundleError(TurnlogError):
+    """A bundle cannot be relied on. Nothing of it was imported."""
+
+
+class UnreadableBundleError(BundleError):
+    """The file is no bundle: it is cut off, damaged, or something else."""
+
+    def __init__(self, path: Path | None, reason: str) -> None:
+        name = "The bundle" if path is None else f"{path}"
+        super().__init__(f"{name} cannot be read as an evidence bundle: {reason}. Get the file once more.")
+        self.path = path
+        self.reason = reason
+
+
+class ForgedBundleError(BundleError):
+    """The bundle is not as it was exported. `session_id` is the session that it says it holds."""
+
+    def __init__(self, path: Path | None, session_id: str | None, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        named = "; ".join(self.findings[:_NAMED])
+        more = f"; and {len(self.findings) - _NAMED:,} more" if len(self.findings) > _NAMED else ""
+        name = "The bundle" if path is None else f"{path}"
+        super().__init__(
+            f"{name} is not as it was exported: {named}{more}. "
+            "Do not rely on it: get it from its source anew."
+        )
+        self.path = path
+        self.session_id = session_id
