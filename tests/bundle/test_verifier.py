@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.audit.renderers import RENDERERS
@@ -142,7 +143,8 @@ def _change_value(files: Files, random_: random.Random) -> Files:
     elif isinstance(value, str):
         holder[field] = random_.choice([value + " ", value[:-1], value.swapcase() + "x", [value]])
     elif isinstance(value, list):
-        holder[field] = random_.choice([[*value, "x"], value[:-1] if value else ["y"], str(value)])
+        texts = cast("list[str]", value)
+        holder[field] = random_.choice([[*texts, "x"], texts[:-1] if texts else ["y"], json.dumps(texts)])
     else:
         holder[field] = {**value, "x": "y"}
     lines[place] = verify.line_of(record).encode()

@@ -92,8 +92,7 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
             branch=branch,
             wait=wait,
         )
-        sessions, engine = self._engine(opening, tools, stream=True)
-        return AsyncTurnStream(_Run(sessions, self._model, engine, self._keeper, is_silent=False))
+        return self._stream(opening, tools)
 
     async def answer(
         self,
@@ -144,6 +143,10 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
             raise AssertionError("a silent run tells nothing")
         assert run.turn is not None  # noqa: S101 - it ended
         return run.turn
+
+    def _stream(self, opening: Opening, tools: Sequence[AnyTool] | None) -> AsyncTurnStream:
+        sessions, engine = self._engine(opening, tools, stream=True)
+        return AsyncTurnStream(_Run(sessions, self._model, engine, self._keeper, is_silent=False))
 
 
 class AsyncTurnStream:

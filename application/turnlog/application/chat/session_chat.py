@@ -116,8 +116,7 @@ class SessionChat(ChatBase[ChatModel]):
             branch=branch,
             wait=wait,
         )
-        sessions, engine = self._engine(opening, tools, stream=True)
-        return TurnStream(_Run(sessions, self._model, engine, self._keeper, is_silent=False))
+        return self._stream(opening, tools)
 
     def answer(
         self,
@@ -171,6 +170,10 @@ class SessionChat(ChatBase[ChatModel]):
             raise AssertionError("a silent run tells nothing")
         assert run.turn is not None  # noqa: S101 - it ended
         return run.turn
+
+    def _stream(self, opening: Opening, tools: Sequence[AnyTool] | None) -> TurnStream:
+        sessions, engine = self._engine(opening, tools, stream=True)
+        return TurnStream(_Run(sessions, self._model, engine, self._keeper, is_silent=False))
 
 
 class TurnStream:
