@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -91,3 +91,21 @@ def with_event(
             del holder[name]
     lines[version] = verify.line_of(event).encode()
     return refreshed({**files, verify.EVENTS: b"\n".join(lines) + b"\n"})
+
+
+def rechained(files: Mapping[str, bytes], events: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The files with these events, every chain value and the manifest made anew: what only a head tells."""
+    aggregate, previous = json.loads(files[verify.MANIFEST])["aggregate"], "0" * 64
+    for event in events:
+        committed = event.get("commitment", "")
+        if "salt" in event:
+            committed = verify.sha256(f"{event['salt']}\n{event['content']}".encode())
+        previous = event["chain"] = verify.link(previous, aggregate, event, committed)
+    lines = "".join(verify.line_of(event) + "\n" for event in events).encode()
+    says = {"events": len(events), "version": events[-1]["version"], "head": previous}
+    return refreshed({**files, verify.EVENTS: lines}, **says)
+
+
+def events_of(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The events of a bundle."""
+    return [json.loads(line) for line in files[verify.EVENTS].splitlines()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.audit.logs import WordCount
 from tests.audit.renderers import RENDERERS
-from tests.bundle.sessions import SID, files_of, fill, filled, refreshed, with_event
+from tests.bundle.sessions import SID, events_of, files_of, fill, filled, rechained, with_event
 from tests.contracts.stores import STORES, sqlite_env
 
 from turnlog.application.audit import ForeignEvidenceError, SessionAudit
@@ -190,15 +190,10 @@ def test_a_state_that_does_not_follow_is_found_though_the_chain_was_made_anew(
 ) -> None:
     """Only turnlog itself folds the states that events carry."""
     files = files_of(bundle)
-    events = [json.loads(line) for line in files[verify.EVENTS].splitlines()]
+    events = events_of(files)
     events[2]["fields"]["state"] = events[2]["fields"]["state"].replace("1", "2", 1)
-    aggregate, previous = json.loads(files[verify.MANIFEST])["aggregate"], "0" * 64
-    for event in events:
-        committed = verify.sha256(f"{event['salt']}\n{event['content']}".encode()) if "salt" in event else ""
-        previous = event["chain"] = verify.link(previous, aggregate, event, committed)
-    lines = "".join(verify.line_of(event) + "\n" for event in events).encode()
     forged = tmp_path / "forged.zip"
-    forged.write_bytes(verify.write_zip(refreshed({**files, verify.EVENTS: lines}, head=previous)))
+    forged.write_bytes(verify.write_zip(rechained(files, events)))
     check_bundle(forged)
     with SessionService() as sessions, pytest.raises(ForgedBundleError, match="event 2"):
         import_bundle(sessions, forged)
@@ -215,7 +210,6 @@ def test_the_rehearsal_of_an_import_ignores_the_environment(
 
 
 def test_fill_makes_every_kind_of_event(bundle: Path) -> None:
-    events = [json.loads(line) for line in files_of(bundle)[verify.EVENTS].splitlines()]
-    kinds = {event["topic"].removeprefix(verify.TOPIC) for event in events}
-    assert set(verify.FIELDS) - kinds == {"TurnMarked"}
+    kinds = {event["topic"].removeprefix(verify.TOPIC) for event in events_of(files_of(bundle))}
+    assert set(verify.FIELDS) - kinds == {"ContentRedacted", "TurnMarked"}
     assert fill.__doc__

@@ -24,11 +24,11 @@ from turnlog.application.chat import (
 )
 from turnlog.domain import CompactionWindow, Message, TurnCountTrigger, WindowCompactionStrategy
 from turnlog.infrastructure.otel import (
-    CAPTURE,
     AsyncTracedSessionChat,
     TracedModel,
     TracedSessionChat,
 )
+from turnlog.infrastructure.otel.telemetry import CAPTURE
 
 SID = "parcel-42"
 SECRET = "SECRET"  # noqa: S105 - what is said

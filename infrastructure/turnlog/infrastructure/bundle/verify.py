@@ -14,9 +14,10 @@ A bundle is a zip of stored files, which nothing here unpacks to disk:
 
 Every stored event has a chain value (`link` below): SHA-256 over the one in front of it and over all that
 the event holds, its content by a salted hash, the commitment. So nobody can change, remove, insert or
-reorder events without making all later chain values anew. A content that was redacted is gone, its
-commitment is there, and a later event says so. Who makes everything anew, this file included, is found only
-by a head that was kept elsewhere, or signed. So use a copy of this file that you trust.
+reorder events without making all later chain values anew. A content that was redacted is gone with its
+salt: its commitment is there, a marker stands in its place, and a later event says so. Who makes everything
+anew, this file included, is found only by a head that was kept elsewhere, or signed. So use a copy of this
+file that you trust.
 """
 
 from __future__ import annotations
@@ -59,12 +60,16 @@ FIELDS = {
     "ExpiryMoved": "expires_at",
     "HoldPlaced": "reason by",
     "HoldReleased": "placed_at by",
+    "ContentRedacted": "event_id redacted_id redacted_version commitment_kept reason by parts through",
     "TurnMarked": "turn_id branch until",
 }
-INTEGERS = {"anchor", "idle", "synthetic", "covered_count", "tokens_saved", "call_version", "placed_at"}
+INTEGERS = {"anchor", "idle", "synthetic", "covered_count", "tokens_saved", "call_version", "placed_at"} | {
+    "redacted_version",
+    "through",
+}
 LISTS = {"opens", "closes", "hides", "pinned", "summary", "preserved"}  # of texts; all other fields are texts
-HAVE_CONTENT = {"SessionOpened", "MessageAppended", "EventAppended", "MetadataUpdated"}
-NEED_CONTENT = HAVE_CONTENT - {"SessionOpened"}
+NEED_CONTENT = {"MessageAppended", "EventAppended", "MetadataUpdated"}
+HAVE_CONTENT = NEED_CONTENT | {"SessionOpened", "ContentRedacted"}
 NAMESPACE = uuid.UUID("5b1f3f0e-6c0f-4a57-9d3e-2f6f4b6f7a11")
 
 
@@ -248,17 +253,17 @@ def check_session(files: Mapping[str, bytes], report: Report, _key: str | None) 
 
 def check_chain(events: Sequence[Any], aggregate: str, report: Report) -> None:
     """Each event is well-formed, has its content, and follows on the one in front of it."""
-    absent: dict[int, str] = {}
+    absent: dict[int, Event] = {}
     previous, time = "0" * 64, ""
     for version, event in enumerate(events):
         where = f"event {version}"
         try:
             problem = form_problem(event, version)
             commitment = event.get("commitment", "")
-            if "content" in event:
+            if "salt" in event:
                 commitment = sha256(("{}\n{}".format(event["salt"], event["content"])).encode())
             elif commitment:
-                absent[version] = commitment
+                absent[version] = event
             if link(previous, aggregate, event, commitment) != event["chain"]:
                 report.found(where, "its chain value does not follow from what it holds")
             elif problem:
@@ -266,9 +271,14 @@ def check_chain(events: Sequence[Any], aggregate: str, report: Report) -> None:
             elif event["timestamp"] < time:  # as texts: "+" comes in front of "."
                 report.found(where, "it was recorded before the event in front of it")
             previous, time = event["chain"], event["timestamp"]
-            gone = redacted(event)
-            if gone and absent.get(gone.get("version")) == gone.get("commitment"):
-                del absent[gone["version"]]
+            if event["topic"] == TOPIC + "ContentRedacted":
+                target = absent.get(event["fields"]["redacted_version"])
+                if target and target["commitment"] == event["fields"]["commitment_kept"]:
+                    del absent[target["version"]]
+                    if not is_marker(target.get("content"), event):
+                        report.found(
+                            f"event {target['version']}", "its marker is not the one of its redaction"
+                        )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             report.found(where, "it is not as it was written")
             previous = str(event.get("chain")) if event else ""
@@ -293,7 +303,9 @@ def form_problem(event: Event, version: int) -> str | None:
             return "it has a field that its kind does not have"
         if not is_of(name, value):
             return f"its field {name} is not of its kind"
-    if ("content" in event) != ("salt" in event) or ("content" in event and "commitment" in event):
+    if "salt" in event and ("content" not in event or "commitment" in event):
+        return "content, salt and commitment do not go together"
+    if "content" in event and "salt" not in event and "commitment" not in event:
         return "content, salt and commitment do not go together"
     has = "content" in event or "commitment" in event
     if (has and kind not in HAVE_CONTENT) or (not has and kind in NEED_CONTENT):
@@ -323,9 +335,17 @@ def has_type(event: Event, name: str) -> bool:
     return bool(event["topic"] == TOPIC + "EventAppended" and event["fields"].get("type") == name)
 
 
-def redacted(event: Event) -> Any:
-    """What a redaction says, None for any other event."""
-    return content_of(event) if has_type(event, "REDACTION") and "content" in event else None
+def is_marker(content: Any, redaction: Event) -> bool:
+    """Whether the content is what a redaction leaves: when, why and by whom, and the form of the message."""
+    fields = redaction["fields"]
+    told = {"at": redaction["timestamp"], "by": fields["by"], "reason": fields["reason"]}
+    marker: dict[str, Any] = {"redacted": {**told, "version": redaction["version"]}}
+    if "parts" in fields:
+        marker["parts"] = content_of({"content": fields["parts"]})
+    forms = [
+        json.dumps(marker, ensure_ascii=ascii_only, separators=(",", ":")) for ascii_only in (False, True)
+    ]
+    return content in forms
 
 
 # --- the view
@@ -412,7 +432,7 @@ def check_prompts(events: Sequence[Any], prompts: Sequence[Any], report: Report)
     for prompt, event in zip(prompts, recorded):
         where = "prompt of event {}".format(event["version"])
         must = {"version": event["version"], "id": event["fields"]["event_id"], "time": event["timestamp"]}
-        payload: dict[str, Any] = content_of(event) if "content" in event else {}
+        payload: dict[str, Any] = content_of(event) if "salt" in event else {}
         for name in ("call", "attempt", "view", "model", "renderer", "form"):
             if name in payload:
                 must[name] = payload[name]

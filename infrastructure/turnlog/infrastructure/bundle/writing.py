@@ -149,7 +149,7 @@ def _prompt(audit: SessionAudit, session_id: str, event: EventAppended, *, bodie
         "id": event.event_id,
         "time": event.timestamp.isoformat(),
     }
-    if event.content is None:
+    if event.content is None or event.commitment is not None:
         return {**line, "missing": "it was redacted"}
     payload = cast("dict[str, Any]", from_json_text(event.content))
     line.update({name: payload[name] for name in _SAID if name in payload})

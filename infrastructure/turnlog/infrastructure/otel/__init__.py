@@ -3,10 +3,9 @@
 from turnlog.infrastructure.otel.chats import AsyncTracedSessionChat, TracedSessionChat
 from turnlog.infrastructure.otel.models import AsyncTracedModel, TracedModel
 from turnlog.infrastructure.otel.strategies import TracedStrategy
-from turnlog.infrastructure.otel.telemetry import CAPTURE, Telemetry
+from turnlog.infrastructure.otel.telemetry import Telemetry
 
 __all__ = [
-    "CAPTURE",
     "AsyncTracedModel",
     "AsyncTracedSessionChat",
     "Telemetry",

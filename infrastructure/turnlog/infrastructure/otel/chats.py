@@ -22,8 +22,9 @@ from turnlog.application.chat import (
     TurnStream,
 )
 from turnlog.application.chat.base import AnyTool
-from turnlog.application.chat.engine import Opening, TurnEngine
+from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.model import Rendering
+from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.settings import ChatSettings
 from turnlog.application.chat.tools import ToolSet, result_content
 from turnlog.domain.json_text import sorted_json_text
