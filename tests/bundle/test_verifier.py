@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import random
@@ -15,6 +16,7 @@ import pytest
 from tests.audit.renderers import RENDERERS
 from tests.bundle.sessions import (
     SID,
+    VERIFIER,
     events_of,
     files_of,
     filled,
@@ -65,6 +67,21 @@ def test_what_is_no_bundle_ends_the_verifier_with_status_2(tmp_path: Path) -> No
     other.write_bytes(b"PK\x03\x04 and nothing else")
     run = run_verifier(other)
     assert (run.returncode, run.stdout) == (2, "")
+
+
+def test_a_forged_name_reaches_no_terminal(bundle: Path, tmp_path: Path) -> None:
+    files = files_of(bundle)
+    manifest = json.loads(files[verify.MANIFEST])
+    manifest["files"]["\x1b[2J\u202e\ud800"] = {}
+    forged = tmp_path / "forged.zip"
+    forged.write_bytes(verify.write_zip({**files, verify.MANIFEST: verify.manifest_text(manifest)}))
+    run = run_verifier(forged)
+    assert (run.returncode, run.stderr) == (1, "")
+    assert "\\x1b[2J\\u202e\\ud800: it is listed" in run.stdout
+
+
+def test_the_verifier_is_written_for_python_3_9() -> None:
+    ast.parse(VERIFIER.read_text("utf-8"), feature_version=(3, 9))
 
 
 # --- changes of the bytes
@@ -245,14 +262,14 @@ def _redacted(files: Files, **forged: object) -> list[str]:
     events = events_of(_without_content(files, 3))
     time = events[-1]["timestamp"]
     told = {"at": time, "by": "ada", "reason": "asked", "version": len(events)}
-    events[3]["content"] = json.dumps({"redacted": told, "parts": [{"type": "text"}]}, separators=(",", ":"))
+    events[3]["content"] = json.dumps({"redacted": told, "form": [{"type": "text"}]}, separators=(",", ":"))
     fields = {
         "event_id": "r1",
         "redacted_version": 3,
         "commitment_kept": events[3]["commitment"],
         "reason": "asked",
         "by": "ada",
-        "parts": '[{"type":"text"}]',
+        "form": '[{"type":"text"}]',
         **forged,
     }
     topic = verify.TOPIC + "ContentRedacted"
@@ -270,7 +287,7 @@ def test_a_content_that_a_later_event_says_was_redacted_may_be_gone(bundle: Path
         ("redacted_version", 2, "its content is not there, and no redaction says so"),
         ("commitment_kept", "0" * 64, "its content is not there, and no redaction says so"),
         ("by", "eve", "its marker is not the one of its redaction"),
-        ("parts", "[]", "its marker is not the one of its redaction"),
+        ("form", "[]", "its marker is not the one of its redaction"),
     ],
 )
 def test_a_redaction_that_says_something_else_is_found(

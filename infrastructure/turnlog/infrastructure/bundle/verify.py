@@ -60,7 +60,7 @@ FIELDS = {
     "ExpiryMoved": "expires_at",
     "HoldPlaced": "reason by",
     "HoldReleased": "placed_at by",
-    "ContentRedacted": "event_id redacted_id redacted_version commitment_kept reason by parts through",
+    "ContentRedacted": "event_id redacted_id redacted_version commitment_kept reason by form through",
     "TurnMarked": "turn_id branch until",
 }
 INTEGERS = {"anchor", "idle", "synthetic", "covered_count", "tokens_saved", "call_version", "placed_at"} | {
@@ -86,8 +86,8 @@ class Report:
         self.manifest: dict[str, Any] = {}
 
     def found(self, where: str, what: str) -> None:
-        """One thing that is wrong."""
-        self.findings.append(f"{where}: {what}")
+        """One thing that is wrong, as plain ASCII: a forged name may hold anything."""
+        self.findings.append(f"{where}: {what}".encode("unicode_escape").decode())
 
 
 def check(data: bytes, key: str | None = None) -> Report:
@@ -340,8 +340,8 @@ def is_marker(content: Any, redaction: Event) -> bool:
     fields = redaction["fields"]
     told = {"at": redaction["timestamp"], "by": fields["by"], "reason": fields["reason"]}
     marker: dict[str, Any] = {"redacted": {**told, "version": redaction["version"]}}
-    if "parts" in fields:
-        marker["parts"] = content_of({"content": fields["parts"]})
+    if "form" in fields:
+        marker["form"] = content_of({"content": fields["form"]})
     forms = [
         json.dumps(marker, ensure_ascii=ascii_only, separators=(",", ":")) for ascii_only in (False, True)
     ]

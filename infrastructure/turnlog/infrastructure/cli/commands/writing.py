@@ -41,7 +41,7 @@ def import_(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Import conversations or evidence bundles; a second run of a file adds nothing."""
+    """Import conversations or bundles; a second run adds nothing."""
     from turnlog.infrastructure.cli.writing import import_files
 
     return import_files(settings_of(context, db, as_json), files, file_format, max_size)
