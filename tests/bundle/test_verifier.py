@@ -309,11 +309,16 @@ def test_a_body_that_was_exchanged_is_found(bundle: Path) -> None:
 # --- archives that are not made by an export
 
 
-def test_a_compressed_file_is_refused_unread(bundle: Path) -> None:
+@pytest.mark.parametrize("padding", [0, 10_000_000])
+def test_a_compressed_file_is_refused_unread(bundle: Path, padding: int) -> None:
+    files = files_of(bundle)
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files_of(bundle).items():
-            archive.writestr(name, data + b" " * 10_000_000 if name == verify.README else data)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files.items():
+            if name == verify.README:
+                archive.writestr(name, data + b" " * padding, zipfile.ZIP_DEFLATED)
+            else:
+                archive.writestr(name, data)
     with pytest.raises(verify.NoBundleError, match="compressed"):
         verify.check(buffer.getvalue())
 
