@@ -18,10 +18,17 @@ from eventsourcing.persistence import DatetimeAsISO, JSONTranscoder, Mapper, Sto
 
 from turnlog.domain.compaction import CompactionReason, CompactionResult
 from turnlog.domain.entries import entry_of
-from turnlog.domain.events import EventErased, EventIdTaken, StreamEvent, as_uuid
+from turnlog.domain.events import (
+    ContentEvent,
+    ContentRedacted,
+    EventErased,
+    EventIdTaken,
+    StreamEvent,
+    as_uuid,
+)
 from turnlog.domain.ids import aggregate_id, entry_id
-from turnlog.domain.log import EventType, NewEvent, SessionEvent
-from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
+from turnlog.domain.log import EventType, NewEvent, OwnEvent, SessionEvent
+from turnlog.domain.messages import Message, TextPart, ToolCallPart, ToolCallResponsePart
 from turnlog.domain.session import Session
 
 FILE = Path(__file__).parent / "golden" / "stream.json"
@@ -44,7 +51,15 @@ def decided() -> list[Any]:
         patch("turnlog.domain.session.new_salt", lambda: next(salts)),
         patch("turnlog.domain.session.new_nonce", lambda: next(nonces)),
     ):
-        return [*_stream(), _ledger_entry(), *_scattered(), *_held(), _erased(), *_marked()]
+        return [
+            *_stream(),
+            _ledger_entry(),
+            *_scattered(),
+            *_held(),
+            _erased(),
+            *_marked(),
+            *_redacted(),
+        ]
 
 
 def stored_samples() -> list[dict[str, Any]]:
@@ -190,6 +205,28 @@ def _marked() -> list[StreamEvent]:
     session.renew_turn("t2", until=BEGIN + timedelta(minutes=9), now=next(clock), branch="a;b")
     session.end_turn("t1", now=next(clock))
     return list(session.recorded)
+
+
+def _redacted() -> list[StreamEvent]:
+    """A stream with a message and a payload that were redacted, as the store has them then."""
+    clock = _clock()
+    session = Session.open("redacted", now=BEGIN)
+    said = Message.assistant([TextPart(content="In Lund\0."), _call("c1"), _call("\ud800")])
+    session.append(NewEvent(message=said), event_id="m1", now=next(clock))
+    prompt = OwnEvent(type=EventType.PROMPT_RENDERED, payload={"told": ["0"], "salt": "s"})
+    session.append(prompt, event_id="p2", now=next(clock))
+    message, payload = session.recorded[1:]
+    assert isinstance(message, ContentEvent)
+    assert isinstance(payload, ContentEvent)
+    told = {"reason": "asked for ≠", "by": "bob"}
+    first = session.redact(message, event_id="r3", now=next(clock), **told)
+    second = session.redact(
+        payload, event_id="r4", left={"told": ["0"]}, through=1, now=next(clock), **told
+    )
+    assert isinstance(first, ContentRedacted)
+    assert isinstance(second, ContentRedacted)
+    opened = session.recorded[0]
+    return [opened, message.redacted_by(first), payload.redacted_by(second), first, second]
 
 
 def _erased() -> EventErased:

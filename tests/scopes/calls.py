@@ -94,6 +94,11 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.record_turn(SID, [], TurnMark("t"), answers=CallReference("k1", "c1")),
         lambda s: s.record_turn(SID, [], TurnMark("t"), TurnStep.END),
     ],
+    "redact": [
+        lambda s: s.redact(SID, "u1", reason="asked", by="eve"),
+        lambda s: s.redact(SID, 1, reason="asked", by="eve"),
+        lambda s: s.redact(SID, "u9", reason="asked", by="eve"),
+    ],
     "release": [lambda s: s.release(SID, by="eve"), lambda s: s.release(SID, 3, by="eve")],
     "restore_boundary": [
         lambda s: s.restore_boundary(SID, "c1", CompactionBoundary(preserved=("u2",))),

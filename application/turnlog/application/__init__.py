@@ -25,6 +25,7 @@ from turnlog.application.erasing import (
     Deletion,
     ErasureDue,
     ErasureUnsupportedError,
+    Redaction,
     SessionEraser,
     Sweep,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "OpenPass",
     "PromptRecorder",
     "RecallResult",
+    "Redaction",
     "SessionAudit",
     "SessionChat",
     "SessionDetails",

@@ -157,6 +157,7 @@ class AsyncSessionService:
     hold = _in_thread(SessionService.hold)
     holds = _in_thread(SessionService.holds)
     release = _in_thread(SessionService.release)
+    redact = _in_thread(SessionService.redact)
     sweep = _in_thread(SessionService.sweep)
     backup = _in_thread(SessionService.backup)
     erasures = _in_thread(SessionService.erasures)

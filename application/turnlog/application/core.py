@@ -120,7 +120,7 @@ class ServiceCore:
         self._passes = PassLog(self._app, self._streams)
         self._keeps_passes = keep_passes
         self._principal: str | None = None
-        self._totals: Lru[UUID, tuple[int, int, int, int]] = Lru(256)
+        self._totals: Lru[tuple[UUID, int | None], tuple[int, int, int, int]] = Lru(256)
 
     # --- the service itself
 

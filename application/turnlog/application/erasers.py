@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -12,7 +12,7 @@ from eventsourcing.popo import POPOAggregateRecorder
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.streams import id_form
-from turnlog.domain.events import EventErased, SessionDeleted
+from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 
 
 class MemoryEraser(SessionEraser):
@@ -51,6 +51,23 @@ class MemoryEraser(SessionEraser):
                         timestamp=tombstone.timestamp,
                     )
                     events[place] = self._mapper.to_stored_event(stub)
+
+    @property
+    def redacts(self) -> bool:
+        """It can."""
+        return True
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
+        """Put its marker over the content of each event that is named."""
+        # The framework's recorder has no public way to replace an event.
+        events = self._recorder._stored_events  # pyright: ignore[reportPrivateUsage]
+        index = self._recorder._stored_events_index  # pyright: ignore[reportPrivateUsage]
+        with self._recorder._database_lock:  # pyright: ignore[reportPrivateUsage]
+            for redaction in redactions:
+                place = index[str(redaction.originator_id)][redaction.redacted_version]
+                target = self._mapper.to_domain_event(events[place])
+                if isinstance(target, ContentEvent) and not target.is_redacted:
+                    events[place] = self._mapper.to_stored_event(target.redacted_by(redaction))
 
     def scrub(self) -> str | None:
         """Nothing is left of what was replaced in memory."""

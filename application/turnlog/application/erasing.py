@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from turnlog.domain.errors import TurnlogError
+from turnlog.domain.events import ContentRedacted
 
 Erasure: TypeAlias = Literal["done", "pending", "unsupported", "kept"]
 """What became of the content: no byte of it is left, some may be left until `sweep`, the store cannot erase,
@@ -37,6 +38,24 @@ class Sweep:
     pending: int
     purged: int
     reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """A content that was removed from the log. `version` is that of the event that says so.
+
+    `erasure` and `reason` say whether any byte of it may be left, as those of a deletion do. With
+    `is_repeat` it had been removed before. `redacted` are the versions of all events whose content this call
+    removed: that of the event itself, and those that held it by value or that followed by `cascade`.
+    """
+
+    session_id: str
+    event_id: str | None
+    version: int
+    erasure: Erasure
+    reason: str | None = None
+    is_repeat: bool = False
+    redacted: tuple[int, ...] = ()
 
 
 class Erased(NamedTuple):
@@ -83,6 +102,18 @@ class SessionEraser(ABC):
     @abstractmethod
     def erase(self, aggregate_id: UUID) -> None:
         """Overwrite the events in front of the tombstone, unless the write of the tombstone did it."""
+
+    @property
+    def redacts(self) -> bool:
+        """Whether it can remove the content of single events too."""
+        return False
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:  # noqa: ARG002 - for those that can
+        """Put its marker over the content of each event that these redactions of one session name.
+
+        Nothing where the write of the redactions did it. What is derived from the contents goes with them.
+        """
+        raise ErasureUnsupportedError
 
     @abstractmethod
     def scrub(self) -> str | None:

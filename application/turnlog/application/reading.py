@@ -154,11 +154,12 @@ class Reading(ServiceCore):
         return state
 
     def _log_totals(self, key: SessionKey, state: SessionState) -> tuple[int, int, int]:
-        upto, turns, events, tokens = self._totals.get(key.aggregate_id) or (-1, 0, 0, 0)
+        known = (key.aggregate_id, state.redacted)
+        upto, turns, events, tokens = self._totals.get(known) or (-1, 0, 0, 0)
         counts = self._token_counts()
         for entry in self._streams.entries(key.aggregate_id, key.session_id, after=upto, upto=state.version):
             turns += entry.starts_turn
             events += 1
             tokens += counts.of_event(entry)
-        self._totals.put(key.aggregate_id, (max(upto, state.version), turns, events, tokens))
+        self._totals.put(known, (max(upto, state.version), turns, events, tokens))
         return turns, events, tokens

@@ -127,6 +127,8 @@ class Recall(ServiceCore):
 
 def message_text(event: MessageAppended) -> str | None:
     """The text of the message as `Message.text` gives it, read without making the message."""
+    if event.is_redacted:
+        return None
     content = cast("Mapping[str, Any]", from_json_text(event.content or "{}"))
     texts = [part["content"] for part in content.get("parts", ()) if part["type"] == "text"]
     return "\n".join(texts) if texts else None

@@ -8,10 +8,11 @@ from turnlog.application.ending import Ending
 from turnlog.application.lifecycle import Lifecycle
 from turnlog.application.reading import Reading
 from turnlog.application.recall import Recall
+from turnlog.application.redacting import Redacting
 from turnlog.application.turns import Turns
 
 
-class SessionService(Lifecycle, Ending, Appending, Reading, Recall, Compacting, Turns):
+class SessionService(Lifecycle, Ending, Redacting, Appending, Reading, Recall, Compacting, Turns):
     """Sessions on an `eventsourcing` application: its own by default, or the host's.
 
     `env` configures the own application the framework's way; without it sessions live in memory. Without a

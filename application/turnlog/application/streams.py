@@ -83,7 +83,8 @@ class SessionStreams:
     def __init__(self, app: Application[UUID], *, views: int = 128) -> None:
         self._events = app.events
         self._id_of: Callable[[UUID], Any] = id_form(app)
-        self._known: Lru[UUID, dict[int, SessionEvent | None]] = Lru(views)
+        self._known: Lru[tuple[UUID, int | None], dict[int, SessionEvent | None]] = Lru(views)
+        self._redacted: dict[UUID, int] = {}
 
     def event_at(self, aggregate_id: UUID, version: int) -> StreamEvent | None:
         """The stored event at this version."""
@@ -97,11 +98,22 @@ class SessionStreams:
                 return None
             if isinstance(newest, (SessionDeleted, EventErased)):  # by whichever process
                 self.forget(aggregate_id)
-            return resume(self._events, self._id_of(aggregate_id), newest)
+            state = resume(self._events, self._id_of(aggregate_id), newest)
+            if state.redacted is not None and state.redacted > self._redacted.get(aggregate_id, -1):
+                self.forget(aggregate_id, state.redacted)
+            return state
 
-    def forget(self, aggregate_id: UUID) -> None:
-        """Drop the remembered texts of a session that was deleted."""
-        self._known.drop(aggregate_id)
+    def forget(self, aggregate_id: UUID, redacted: int | None = None) -> None:
+        """Drop the remembered texts of a session that was deleted, or from which something was redacted.
+
+        Texts that another thread read before the redaction at this version are not used either.
+        """
+        self._known.drop(self._key_of(aggregate_id))
+        if redacted is not None:
+            self._redacted[aggregate_id] = redacted
+
+    def _key_of(self, aggregate_id: UUID) -> tuple[UUID, int | None]:
+        return aggregate_id, self._redacted.get(aggregate_id)
 
     def entry_at(self, aggregate_id: UUID, session_id: str, version: int) -> SessionEvent | None:
         """The entry at this version, None when there is none or the event is about the session itself."""
@@ -134,12 +146,13 @@ class SessionStreams:
 
     def view(self, aggregate_id: UUID, session_id: str, state: SessionState) -> View:
         """The view of this state. Its texts are read once and then remembered while they are in the view."""
-        known = self._known.get(aggregate_id) or {}
+        key = self._key_of(aggregate_id)
+        known = self._known.get(key) or {}
         missing = [gap for first, last in state.view for gap in _gaps(known, first, min(last, state.version))]
         if missing:
             known = {**known, **self._read_ranges(aggregate_id, session_id, missing)}
             self._known.put(
-                aggregate_id,
+                key,
                 {v: known[v] for first, last in state.view for v in range(first, last + 1) if v in known},
             )
         found = (

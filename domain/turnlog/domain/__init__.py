@@ -34,6 +34,7 @@ from turnlog.domain.errors import (
     LegalHoldError,
     NaiveTimeError,
     NotJsonError,
+    NotRedactableError,
     SessionIdUnavailableError,
     SessionNotFoundError,
     StorageError,
@@ -54,7 +55,7 @@ from turnlog.domain.extractive import ExtractiveSummarizer
 from turnlog.domain.fallback import AsyncFallbackSummarizer, FallbackSummarizer
 from turnlog.domain.filters import EventFilter, MessageFilter
 from turnlog.domain.guarding import GuardedCompactionStrategy
-from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
+from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, RedactionMark, SessionEvent
 from turnlog.domain.messages import (
     BlobPart,
     CompactionPart,
@@ -122,11 +123,13 @@ __all__ = [
     "NaiveTimeError",
     "NewEvent",
     "NotJsonError",
+    "NotRedactableError",
     "Part",
     "PlannedInsert",
     "PromptSummarizer",
     "ReasoningPart",
     "RecursiveSummarizationCompactionStrategy",
+    "RedactionMark",
     "Role",
     "ServerToolCallPart",
     "ServerToolCallResponsePart",

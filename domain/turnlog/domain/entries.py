@@ -5,17 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
-from turnlog.domain.events import CallAbandoned, Compacted, EventAppended, MessageAppended, StreamEvent
+from turnlog.domain.events import (
+    CallAbandoned,
+    Compacted,
+    ContentEvent,
+    ContentRedacted,
+    EventAppended,
+    MessageAppended,
+    StreamEvent,
+)
 from turnlog.domain.frozen import freeze, frozen
 from turnlog.domain.json_text import from_json_text
-from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
+from turnlog.domain.log import CompactionBoundary, EventType, RedactionMark, SessionEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.redaction import placeholder
 
 
 def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
     """The entry that a reader sees, None for events about the session itself."""
     if isinstance(event, MessageAppended):
+        mark = mark_of(event)
         content = cast("dict[str, Any]", from_json_text(event.content or "{}"))
+        if event.is_redacted:
+            content = placeholder(event.role, content.get("parts", ()), mark.reason if mark else None)
         message = freeze(Message.model_validate({"role": event.role, **content}))
         return _entry(
             event,
@@ -24,10 +36,18 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
             branch=event.branch,
             synthetic=bool(event.synthetic),
             message=message,
+            redacted=mark,
         )
     if isinstance(event, EventAppended):
-        payload = frozen(from_json_text(event.content or "{}"))
-        return _entry(event, session_id, EventType(event.type), branch=event.branch, payload=payload)
+        payload = frozen(from_json_text((not event.is_redacted and event.content) or "{}"))
+        return _entry(
+            event,
+            session_id,
+            EventType(event.type),
+            branch=event.branch,
+            payload=payload,
+            redacted=mark_of(event),
+        )
     if isinstance(event, Compacted):
         boundary = CompactionBoundary(
             pinned=tuple(event.pinned or ()),
@@ -43,11 +63,30 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
     if isinstance(event, CallAbandoned):
         payload = {"event_id": event.call_event_id, "call_id": event.call_id}
         return _entry(event, session_id, EventType.CALL_ABANDONED, payload=payload)
+    if isinstance(event, ContentRedacted):
+        about = {
+            "event_id": event.redacted_id,
+            "version": event.redacted_version,
+            "commitment": event.commitment_kept,
+            "reason": event.reason,
+            "by": event.by,
+            "through": event.through,
+        }
+        known = {name: value for name, value in about.items() if value is not None}
+        return _entry(event, session_id, EventType.REDACTION, payload=frozen(known))
     return None
 
 
+def mark_of(event: ContentEvent) -> RedactionMark | None:
+    """What the marker says that stands in the place of a removed content, None for any other content."""
+    if not event.is_redacted or event.content is None:
+        return None
+    told = cast("dict[str, Any]", from_json_text(event.content))["redacted"]
+    return RedactionMark(told["reason"], told["by"], datetime.fromisoformat(told["at"]), told["version"])
+
+
 def _entry(
-    event: MessageAppended | EventAppended | Compacted | CallAbandoned,
+    event: MessageAppended | EventAppended | Compacted | CallAbandoned | ContentRedacted,
     session_id: str,
     type_: EventType,
     **fields: Any,
@@ -59,7 +98,7 @@ def _entry(
         timestamp=event.timestamp,
         session_id=session_id,
         context=_context(event),
-        occurred_at=_time(event.occurred_at),
+        occurred_at=_time(vars(event).get("occurred_at")),
         **fields,
     )
 

@@ -155,6 +155,14 @@ class UnknownHoldError(TurnlogError):
         self.holds = tuple(holds)
 
 
+class NotRedactableError(TurnlogError):
+    """The event at this version has no content that a redaction could remove."""
+
+    def __init__(self, version: int, why: str) -> None:
+        super().__init__(f"The event at version {version} cannot be redacted: {why}. Nothing was removed.")
+        self.version = version
+
+
 class CallNotAwaitedError(TurnlogError):
     """The named tool call does not await a result."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 from uuid import UUID
 
 from eventsourcing.domain import (
@@ -22,10 +22,14 @@ from eventsourcing.domain import (
 from eventsourcing.utils import resolve_topic
 
 from turnlog.domain.chain import GENESIS, chain_value, commitment
+from turnlog.domain.json_text import from_json_text, to_json_text
 from turnlog.domain.messages import Role
 from turnlog.domain.state import AwaitedCall, OpenTurn, SessionState
 
 SESSION_TOPIC = "turnlog.domain.session:Session"
+
+_LATE = ("state", "anchor")
+"""Fields that are known last, and so are the last of what is stored."""
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -92,9 +96,6 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
 
     def linked_to(self, previous: str) -> str:
         """The chain value that this event must have behind `previous`."""
-        content, salt, committed = self.content_fields()
-        if content is not None and salt is not None:
-            committed = commitment(salt, content)
         return chain_value(
             previous,
             as_uuid(self.originator_id).hex,
@@ -102,8 +103,13 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
             type(self).TOPIC,
             self.timestamp,
             vars(self),
-            committed or "",
+            self.commitment_value() or "",
         )
+
+    def commitment_value(self) -> str | None:
+        """What the chain holds of the content, whether it is there or was removed."""
+        content, salt, committed = self.content_fields()
+        return committed if content is None or salt is None else commitment(salt, content)
 
     def _stamped(self, state: SessionState) -> SessionState:
         return state._replace(
@@ -116,12 +122,29 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
 
 @_stored
 class ContentEvent(StreamEvent):
-    """An event with content that can be removed: then its commitment is stored in the content's place."""
+    """An event with content that can be removed.
+
+    Then `content` is the marker of the redaction that removed it, and its commitment stands for what was
+    there; the salt is gone.
+    """
 
     _: KW_ONLY
     content: str | None = None
     salt: str | None = None
     commitment: str | None = None
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether the content was removed, so that `content` is at most a marker."""
+        return vars(self).get("commitment") is not None
+
+    def redacted_by(self, redaction: ContentRedacted) -> Self:
+        """What is stored of this event from now on: no content and no salt, but commitment and marker."""
+        kept = {name: value for name, value in vars(self).items() if name not in _LATE and name != "salt"}
+        kept["content"], kept["commitment"] = redaction.marker, redaction.commitment_kept
+        event = type(self)(**kept)
+        vars(event).update({name: value for name in _LATE if (value := vars(self).get(name)) is not None})
+        return event
 
 
 @_stored
@@ -322,6 +345,45 @@ class HoldReleased(StreamEvent):
 
 
 @_stored
+class ContentRedacted(ContentEvent):
+    """The content of the event at `redacted_version` was removed; the store writes a marker over it.
+
+    `commitment_kept` is the commitment that it leaves. `parts` is the form of a message without what it said,
+    as JSON text. `through` is the version of the event for whose sake this one was redacted too. `content` is
+    what is left of a prompt.
+    """
+
+    TOPIC = "turnlog.domain.events:ContentRedacted"
+    IS_ENTRY = True
+
+    _: KW_ONLY
+    event_id: str
+    redacted_version: int
+    commitment_kept: str
+    reason: str
+    by: str
+    redacted_id: str | None = None
+    parts: str | None = None
+    through: int | None = None
+
+    def evolve(self, state: SessionState) -> SessionState:
+        """The newest redaction is this one: texts that were read before it are not to be shown."""
+        return state._replace(redacted=self.originator_version)
+
+    @property
+    def marker(self) -> str:
+        """What stands in the place of the content: when, why and by whom it was removed, as JSON text."""
+        told = {
+            "at": self.timestamp.isoformat(),
+            "by": self.by,
+            "reason": self.reason,
+            "version": self.originator_version,
+        }
+        parts = {} if self.parts is None else {"parts": from_json_text(self.parts)}
+        return to_json_text({"redacted": told, **parts})
+
+
+@_stored
 class TurnMarked(StreamEvent):
     """A turn runs on its branch until this time (ISO text) at the latest; without a time it ended."""
 
@@ -414,6 +476,7 @@ STREAM_EVENTS: tuple[type[StreamEvent], ...] = (
     ExpiryMoved,
     HoldPlaced,
     HoldReleased,
+    ContentRedacted,
     TurnMarked,
     SessionDeleted,
     EventErased,

@@ -103,12 +103,22 @@ class CompactionBoundary:
         return self.pinned + self.summary + self.preserved
 
 
+@dataclass(frozen=True, slots=True)
+class RedactionMark:
+    """What is known of a content that was removed: why, by whom and when (UTC), by the event at `version`."""
+
+    reason: str
+    by: str
+    at: datetime
+    version: int
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SessionEvent:
     """An entry of the log.
 
     `version` is its place, `timestamp` the time of recording (UTC), `occurred_at` a time that the event
-    claims for itself, as imports do. `archived` marks it in a log that is held as a list. `is_repeat` and
+    claims for itself, as imports do. Of a `redacted` event the message is a placeholder. `archived` marks it in a log that is held as a list. `is_repeat` and
     `differs` answer an append: the session held the event already, and with another content.
     """
 
@@ -127,6 +137,7 @@ class SessionEvent:
     archived: bool = field(default=False, compare=False)
     is_repeat: bool = field(default=False, compare=False)
     differs: bool = field(default=False, compare=False)
+    redacted: RedactionMark | None = None
 
     def __hash__(self) -> int:
         return hash((self.session_id, self.version, self.id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID
 
 from eventsourcing.domain import BaseAggregate
@@ -18,6 +18,7 @@ from turnlog.domain.errors import (
     InvalidSettingError,
     LegalHoldError,
     NaiveTimeError,
+    NotRedactableError,
     SessionNotFoundError,
     TurnInProgressError,
     UnknownHoldError,
@@ -26,6 +27,8 @@ from turnlog.domain.events import (
     SESSION_TOPIC,
     CallAbandoned,
     Compacted,
+    ContentEvent,
+    ContentRedacted,
     EventAppended,
     ExpiryMoved,
     HoldPlaced,
@@ -40,9 +43,10 @@ from turnlog.domain.events import (
     call_key,
 )
 from turnlog.domain.ids import aggregate_id, check_id, is_utf8
-from turnlog.domain.json_text import checked_json_text, to_json_text
+from turnlog.domain.json_text import checked_json_text, from_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.redaction import form_of
 from turnlog.domain.state import AwaitedCall, OpenTurn, Ranges, RangeSet, SessionState, ranges_of
 
 MAX_SPAN = timedelta(days=36_525)
@@ -332,6 +336,54 @@ class Session(BaseAggregate[UUID]):
         if self.state.holds:
             raise LegalHoldError(self.state.holds)
 
+    def redact(
+        self,
+        target: StreamEvent,
+        *,
+        event_id: str,
+        reason: str,
+        by: str,
+        now: datetime,
+        left: Mapping[str, Any] | None = None,
+        through: int | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> StreamEvent | None:
+        """Record that the content of this event of the session is removed; nothing when it was already.
+
+        `left` is what is left of it, where it is a prompt, and `through` the version of the event for whose
+        sake it is redacted too. Raises `LegalHoldError`, and `NotRedactableError` when the event has no
+        content of its own, or is the metadata that are in force.
+        """
+        if not isinstance(target, ContentEvent):
+            raise NotRedactableError(target.originator_version, "it holds no content that could be removed")
+        if target.is_redacted:
+            return None
+        if target.originator_version == self.state.metadata_version:
+            raise NotRedactableError(
+                target.originator_version, "it holds the metadata that are in force: update them first"
+            )
+        committed = target.commitment_value()
+        if committed is None:
+            raise NotRedactableError(target.originator_version, "it holds no content that could be removed")
+        self.require_no_hold()
+        content = None if left is None else to_json_text(dict(left), "left")
+        salted: dict[str, Any] = {} if content is None else {"salt": new_salt()}
+        return self._record(
+            ContentRedacted,
+            now,
+            context,
+            event_id=event_id,
+            redacted_id=vars(target).get("event_id"),
+            redacted_version=target.originator_version,
+            commitment_kept=committed,
+            reason=_said("reason", reason),
+            by=_said("by", by),
+            parts=_form_text(target),
+            through=through,
+            content=content,
+            **salted,
+        )
+
     def delete(
         self, *, now: datetime, keeps_content: bool = False, context: Mapping[str, str] | None = None
     ) -> StreamEvent | None:
@@ -474,6 +526,14 @@ def message_content(message: Message) -> str:
     if message.is_plain:  # nothing but declared text, which needs no check
         return to_json_text(data)
     return checked_json_text(data, "message")
+
+
+def _form_text(event: ContentEvent) -> str | None:
+    """The form of a message without what it says, None when the event is none."""
+    if not isinstance(event, MessageAppended):
+        return None
+    content = cast("dict[str, Any]", from_json_text(event.content or "{}"))
+    return to_json_text(form_of(Message.model_validate({"role": event.role, **content})))
 
 
 def _plain_calls(message: Message) -> list[tuple[str, bool]]:

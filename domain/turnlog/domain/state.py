@@ -62,6 +62,8 @@ class SessionState(NamedTuple):
     """The version of the newest COMPACTION boundary."""
     turns: tuple[OpenTurn, ...] = ()
     """The turns that run, at most one on each branch."""
+    redacted: int | None = None
+    """The version of the newest redaction."""
 
     @property
     def must_carry(self) -> bool:
@@ -85,7 +87,7 @@ class SessionState(NamedTuple):
     def to_text(self) -> str:
         """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
 
-        That is `;h` with the holds, `;b` with the newest boundary, `;t` with the open turns as a JSON list
+        That is `;h` with the holds, `;b` with the newest boundary, `;r` with the newest redaction, `;t` with the open turns as a JSON list
         without a semicolon, and `;` with the awaited calls as a JSON list.
         """
         parts = [
@@ -99,6 +101,8 @@ class SessionState(NamedTuple):
             parts.append("h" + ",".join(map(str, self.holds)))
         if self.boundary is not None:
             parts.append(f"b{self.boundary}")
+        if self.redacted is not None:
+            parts.append(f"r{self.redacted}")
         if self.turns:
             turns = [(name, (until - self.created_on) // _MICROSECOND, on) for name, until, on in self.turns]
             parts.append("t" + _json(turns).replace(";", "\\u003b"))
@@ -110,11 +114,13 @@ class SessionState(NamedTuple):
     def from_text(cls, text: str, *, version: int, modified_on: datetime, head: str) -> SessionState:
         """The state that an event of this version, time and chain value carries."""
         view, created, expires, idle, metadata, *rest = text.split(";", 5)
-        holds = boundary = turns = ""
+        holds = boundary = redacted = turns = ""
         if rest and rest[0].startswith("h"):
             holds, *rest = rest[0].removeprefix("h").split(";", 1)
         if rest and rest[0].startswith("b"):
             boundary, *rest = rest[0].removeprefix("b").split(";", 1)
+        if rest and rest[0].startswith("r"):
+            redacted, *rest = rest[0].removeprefix("r").split(";", 1)
         if rest and rest[0].startswith("t"):
             turns, *rest = rest[0].removeprefix("t").split(";", 1)
         created_on = _EPOCH + timedelta(microseconds=int(created))
@@ -132,6 +138,7 @@ class SessionState(NamedTuple):
             anchor=version,
             holds=tuple(map(int, holds.split(","))) if holds else (),
             boundary=int(boundary) if boundary else None,
+            redacted=int(redacted) if redacted else None,
             turns=tuple(
                 OpenTurn(name, created_on + timedelta(microseconds=until), branch)
                 for name, until, branch in (json.loads(turns) if turns else ())

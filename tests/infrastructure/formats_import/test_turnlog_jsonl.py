@@ -240,7 +240,7 @@ def test_a_malformed_line_is_an_error_with_its_line_and_reason(
     assert reason in caught.value.reason
 
 
-@pytest.mark.parametrize("kind", ["COMPACTION_SKIPPED", "REDACTION"])
+@pytest.mark.parametrize("kind", ["COMPACTION_SKIPPED"])
 def test_an_event_that_only_a_later_release_can_import_is_refused_by_its_type(
     write_file: WriteFile, kind: str
 ) -> None:

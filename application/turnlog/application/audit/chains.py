@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
@@ -15,6 +14,8 @@ from turnlog.application.ports import RecordedHead
 from turnlog.domain.chain import GENESIS
 from turnlog.domain.events import (
     Compacted,
+    ContentEvent,
+    ContentRedacted,
     EventAppended,
     EventErased,
     MessageAppended,
@@ -24,8 +25,6 @@ from turnlog.domain.events import (
     StreamEvent,
 )
 from turnlog.domain.ids import aggregate_id as id_of_session
-from turnlog.domain.json_text import from_json_text
-from turnlog.domain.log import EventType
 from turnlog.domain.state import SessionState
 
 Report = Callable[[FindingKind, int | None, str], None]
@@ -63,7 +62,7 @@ class StreamCheck:
         self._found: set[int] = set()
         self._stubs: list[EventErased] = []
         self._real: list[int] = []
-        self._absent: dict[int, str] = {}
+        self._absent: dict[int, ContentEvent] = {}
         self._fold = _Fold(self._report)
 
     def run(self, head: RecordedHead | None) -> None:
@@ -190,20 +189,24 @@ class StreamCheck:
     def _content(self, event: StreamEvent) -> None:
         content, salt, committed = event.content_fields()
         version = event.originator_version
-        if content is None and committed is not None:
-            self._absent[version] = committed
-        if (content is None) != (salt is None) or (content is not None and committed is not None):
+        if isinstance(event, ContentEvent) and committed is not None:
+            self._absent[version] = event
+        if (salt is None) == (committed is None and content is not None):
             self._report(FindingKind.CHANGED, version, "content, salt and commitment do not go together")
         elif content is None and committed is None and isinstance(event, _HOLDERS):
             self._report(FindingKind.CONTENT_GONE, version, "its content is not there")
-        if isinstance(event, EventAppended) and event.type == EventType.REDACTION and content is not None:
-            self._redacted(cast("dict[str, Any]", from_json_text(content)))
+        if isinstance(event, ContentRedacted):
+            self._redacted(event)
 
-    def _redacted(self, payload: Mapping[str, Any]) -> None:
-        """A redaction names the version whose content it removed, and its commitment."""
-        version, committed = payload.get("version"), payload.get("commitment")
-        if isinstance(version, int) and self._absent.get(version) == committed:
-            del self._absent[version]
+    def _redacted(self, redaction: ContentRedacted) -> None:
+        """A redaction names the version whose content it removed, and its commitment; the rest is marker."""
+        version = redaction.redacted_version
+        target = self._absent.get(version)
+        if target is None or target.commitment != redaction.commitment_kept:
+            return
+        del self._absent[version]
+        if target.content != redaction.marker:
+            self._report(FindingKind.CHANGED, version, "its marker is not the one of its redaction")
 
     def _opening(self, event: StreamEvent) -> None:
         version = event.originator_version

@@ -43,6 +43,7 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
         ending.hold,
         ending.holds,
         ending.release,
+        ending.redact,
         ending.delete,
         ending.sweep,
     ),

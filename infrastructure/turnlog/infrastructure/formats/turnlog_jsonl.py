@@ -3,7 +3,8 @@
 The first line says which session it is, `{"turnlog": 1, "session": …, "metadata": …}`; then every entry of
 the log has a line, in order. Each line is compact JSON that can be written as UTF-8. `time` is the time
 that the entry claims for itself, or else that of its recording, so a log that was imported is exported as
-it was. A file may hold several logs, one after the other.
+it was. A content that was redacted is a placeholder, with `redacted` beside it that says why, by whom and when;
+an import takes the placeholder. A file may hold several logs, one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ _NOW = datetime(1970, 1, 1, tzinfo=UTC)
 _EVIDENCE = frozenset((EventType.PROMPT_CONTENT, EventType.PROMPT_RENDERED, EventType.MODEL_REPLIED))
 """What is about one log: versions, places, bytes. In another log it would be wrong."""
 _NOT_IMPORTED = tuple(
-    sorted(RESERVED_TYPES - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED} - _EVIDENCE)
+    sorted(
+        RESERVED_TYPES
+        - {EventType.MESSAGE, EventType.COMPACTION, EventType.CALL_ABANDONED, EventType.REDACTION}
+        - _EVIDENCE
+    )
 )
 
 
@@ -76,6 +81,9 @@ def sessions(
                 entry = fields(record.value)
                 if entry.get("type") in _EVIDENCE:
                     report.dropped("recorded prompts and answers: they prove another log")
+                    continue
+                if entry.get("type") == EventType.REDACTION:
+                    report.dropped("redactions: what they removed stands as a placeholder")
                     continue
                 if entry.get("type") in _NOT_IMPORTED:
                     raise UnsupportedEventError(source.path, line, entry["type"])
@@ -211,6 +219,9 @@ def _line(event: SessionEvent) -> dict[str, Any]:
         line["message"] = event.message.to_dict()
     else:
         line["payload"] = dict(event.payload or {})
+    if event.redacted:
+        mark = event.redacted
+        line["redacted"] = {"reason": mark.reason, "by": mark.by, "at": mark.at.isoformat()}
     return line
 
 

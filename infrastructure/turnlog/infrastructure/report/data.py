@@ -122,6 +122,7 @@ class _Page:
         message = event.message
         assert message is not None  # noqa: S101 - callers look first
         data: Data = {**_light(event), "id": event.id, **_times(event), "parts": parts_data(message.parts)}
+        data |= _redacted(event)
         if turn is not None:
             data["turn"] = turn
         about = {
@@ -160,8 +161,14 @@ def _light(event: SessionEvent) -> Data:
 
 
 def _entry(event: SessionEvent) -> Data:
-    data: Data = {"v": event.version, "id": event.id, "type": event.type, **_times(event)}
+    data: Data = {"v": event.version, "id": event.id, "type": event.type, **_times(event), **_redacted(event)}
     return data if event.branch is None else {**data, "branch": event.branch}
+
+
+def _redacted(event: SessionEvent) -> Data:
+    """The marker of a content that was removed."""
+    mark = event.redacted
+    return {"redacted": {"reason": mark.reason, "by": mark.by, "at": iso(mark.at)}} if mark else {}
 
 
 def _times(event: SessionEvent) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Final
 
 from eventsourcing_sqlalchemy.recorders import SQLAlchemyApplicationRecorder
@@ -26,7 +27,7 @@ _HELD: Final = """
         UNION ALL SELECT transaction FROM pg_prepared_xacts
         UNION ALL SELECT xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
     ) AS held (since)
-    WHERE age(since) >= (SELECT min(age(xmin)) FROM {erasures} WHERE pending > 0)
+    WHERE age(since) >= (SELECT min(age) FROM ({ages}) AS waiting)
     LIMIT 1
 """
 
@@ -43,7 +44,7 @@ class Cleaner(ABC):
         """Whether copies of the stream may be left in places that only a rewriting reaches."""
 
     @abstractmethod
-    def clean(self, engine: Engine, events: Table, erasures: Table, *, rewrite: bool) -> str | None:
+    def clean(self, engine: Engine, events: Table, erased: Sequence[Table], *, rewrite: bool) -> str | None:
         """Remove the old copies; why some may be left, None if none is."""
 
 
@@ -68,7 +69,7 @@ class SqliteCleaner(Cleaner):
         )
         return may_be_in_first_page([(row[0], row[1]) for row in rows], page_size, originator_id)
 
-    def clean(self, engine: Engine, events: Table, erasures: Table, *, rewrite: bool) -> str | None:  # noqa: ARG002 - the port's arguments
+    def clean(self, engine: Engine, events: Table, erased: Sequence[Table], *, rewrite: bool) -> str | None:  # noqa: ARG002 - the port's arguments
         """Rewrite the file where that is needed, and empty the write-ahead log into it."""
         deadline = time.monotonic() + _PATIENCE
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -94,12 +95,16 @@ class PostgresCleaner(Cleaner):
         """Never."""
         return False
 
-    def clean(self, engine: Engine, events: Table, erasures: Table, *, rewrite: bool) -> str | None:  # noqa: ARG002 - the port's arguments
+    def clean(self, engine: Engine, events: Table, erased: Sequence[Table], *, rewrite: bool) -> str | None:  # noqa: ARG002 - the port's arguments
         """Wait for older transactions, then vacuum."""
         deadline = time.monotonic() + _PATIENCE
         quoted = engine.dialect.identifier_preparer.format_table
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            while connection.execute(text(_HELD.format(erasures=quoted(erasures)))).first() is not None:
+            ages = " UNION ALL ".join(
+                f"SELECT age(xmin) AS age FROM {quoted(table)} WHERE pending > 0"  # noqa: S608 - our tables
+                for table in erased
+            )
+            while connection.execute(text(_HELD.format(ages=ages))).first() is not None:
                 if time.monotonic() >= deadline:
                     return _READER
                 time.sleep(0.02)

@@ -1,15 +1,15 @@
-"""Erasing deleted sessions behind `eventsourcing-sqlalchemy`: stubs over their events, then cleaning."""
+"""Erasing behind `eventsourcing-sqlalchemy`: stubs or markers over the events, then cleaning."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import PersistenceError, ProgrammingError
+from eventsourcing.persistence import PersistenceError, ProgrammingError, StoredEvent
 from eventsourcing_sqlalchemy.recorders import SQLAlchemyApplicationRecorder
 from sqlalchemy import (
     BigInteger,
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
+    UniqueConstraint,
     Uuid,
     bindparam,
     func,
@@ -30,7 +31,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.domain.events import EventErased, SessionDeleted
+from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.sqlalchemy.cleaning import Cleaner
 
 DONE: Final = 0
@@ -72,14 +73,24 @@ class SqlalchemyEraser(SessionEraser):
             Column("version", BigInteger(), nullable=False),
             Column("pending", Integer(), nullable=False),
         )
+        self._redactions = Table(
+            f"{recorder.events_table_name}_redactions",
+            MetaData(schema=recorder.schema_name),
+            Column("position", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
+            Column("originator_id", Uuid(), nullable=False),
+            Column("version", BigInteger(), nullable=False),
+            Column("pending", Integer(), nullable=False),
+            UniqueConstraint("originator_id", "version"),
+        )
 
     def has_table(self, *, create: bool) -> bool:
-        """Whether the table of erasures is there, made now if that is wished."""
+        """Whether the tables of erasures and redactions are there, made now if that is wished."""
+        tables = (self._erasures, self._redactions)
         with _errors():
-            if create:
+            for table in tables if create else ():
                 with suppress(DBAPIError):  # another process made it meanwhile, or it may not be made
-                    self._erasures.create(self._engine, checkfirst=True)
-            return inspect(self._engine).has_table(self._erasures.name, schema=self._erasures.schema)
+                    table.create(self._engine, checkfirst=True)
+            return all(inspect(self._engine).has_table(one.name, schema=one.schema) for one in tables)
 
     def erase(self, aggregate_id: UUID) -> None:
         """Overwrite the events in front of the tombstone."""
@@ -89,31 +100,45 @@ class SqlalchemyEraser(SessionEraser):
             with self._transaction() as connection:
                 self._overwrite(connection, aggregate_id, tombstone)
 
+    @property
+    def redacts(self) -> bool:
+        """It can."""
+        return True
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
+        """Put its marker over the content of each event that is named."""
+        with self._transaction() as connection:
+            for redaction in redactions:
+                self._overwrite_content(connection, as_uuid(redaction.originator_id), redaction)
+
     def scrub(self) -> str | None:
-        """Remove old copies, once the deletions are committed."""
+        """Remove old copies, once what asks for it is committed."""
         with self._transaction(commit=False) as connection:
-            overwritten = self._positions(connection, COPIES, MORE)
-            rewrite = bool(self._positions(connection, MORE))
+            overwritten = self._waiting(connection, COPIES, MORE)
+            rewrite = any(self._waiting(connection, MORE))
         with _errors():
             if self._is_scoped:
                 with self._engine.connect() as connection:
-                    if set(self._positions(connection, COPIES, MORE)) != set(overwritten):
+                    if self._waiting(connection, COPIES, MORE) != overwritten:
                         return _UNCOMMITTED
-            if not overwritten:
+            if not any(overwritten):
                 return None
-            reason = self._cleaner.clean(self._engine, self._events, self._erasures, rewrite=rewrite)
+            reason = self._cleaner.clean(self._engine, self._events, self._tables, rewrite=rewrite)
         if reason is None:
             with self._transaction() as connection:
-                done = update(self._erasures).where(self._erasures.c.position.in_(overwritten))
-                connection.execute(done.values(pending=DONE))
+                for table, positions in zip(self._tables, overwritten, strict=True):
+                    done = update(table).where(table.c.position.in_(positions))
+                    connection.execute(done.values(pending=DONE))
         return reason
 
     def pending(self) -> int:
-        """How many sessions were deleted of which something may be left; what was not overwritten is now."""
+        """Of how many deletions and redactions something may be left; what was not overwritten is now."""
         for aggregate_id in self._not_overwritten():
             self.erase(aggregate_id)
+        if redactions := list(self._not_redacted()):
+            self.redact(redactions)
         with self._transaction(commit=False) as connection:
-            return len(self._positions(connection, COPIES, MORE))
+            return sum(map(len, self._waiting(connection, COPIES, MORE)))
 
     def purge(self, before: datetime) -> int:  # noqa: ARG002 - the port's argument
         """Nothing: this recorder could not refuse a write to a purged stream."""
@@ -162,6 +187,57 @@ class SqlalchemyEraser(SessionEraser):
             )
         )
 
+    def _overwrite_content(
+        self, connection: Connection, aggregate_id: UUID, redaction: ContentRedacted
+    ) -> None:
+        known = select(self._redactions.c.position).where(
+            self._redactions.c.originator_id == aggregate_id,
+            self._redactions.c.version == redaction.originator_version,
+        )
+        if connection.execute(known).first() is not None:
+            return
+        self._cleaner.begin(connection)
+        more = self._cleaner.leaves_more(connection, self._events, aggregate_id)
+        of_event = (
+            self._events.c.originator_id == aggregate_id,
+            self._events.c.originator_version == redaction.redacted_version,
+        )
+        row = connection.execute(select(self._events.c.topic, self._events.c.state).where(*of_event)).first()
+        stored = None if row is None else StoredEvent(aggregate_id, redaction.redacted_version, row[0], row[1])
+        target = None if stored is None else self._mapper.to_domain_event(stored)
+        if stored is None or not isinstance(target, ContentEvent):
+            raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+        if not target.is_redacted:
+            if target.commitment_value() != redaction.commitment_kept:
+                raise ProgrammingError("The event to be redacted is not the one that was meant.")
+            marked = self._mapper.to_stored_event(target.redacted_by(redaction))
+            connection.execute(update(self._events).where(*of_event).values(state=marked.state))
+            more = more or len(marked.state) > len(stored.state)
+        connection.execute(
+            self._redactions.insert().values(
+                originator_id=aggregate_id,
+                version=redaction.originator_version,
+                pending=MORE if more else COPIES,
+            )
+        )
+
+    def _not_redacted(self) -> Iterator[ContentRedacted]:
+        """Redactions that are recorded and of which nothing is remembered."""
+        events, redactions = self._events.c, self._redactions.c
+        remembered = select(redactions.position).where(
+            redactions.originator_id == events.originator_id, redactions.version == events.originator_version
+        )
+        with self._transaction(commit=False) as connection:
+            found = connection.execute(
+                select(events.originator_id, events.originator_version, events.topic, events.state).where(
+                    events.topic == ContentRedacted.TOPIC, ~remembered.exists()
+                )
+            ).all()
+        for row in found:
+            redaction = self._mapper.to_domain_event(StoredEvent(row[0], row[1], row[2], row[3]))
+            if isinstance(redaction, ContentRedacted):
+                yield redaction
+
     def _not_overwritten(self) -> list[UUID]:
         """Streams with a tombstone of which nothing is remembered; those too that keep their content."""
         events, erasures = self._events.c, self._erasures.c
@@ -172,9 +248,14 @@ class SqlalchemyEraser(SessionEraser):
             )
             return [row[0] for row in found]
 
-    def _positions(self, connection: Connection, *pending: int) -> list[int]:
-        wanted = select(self._erasures.c.position).where(self._erasures.c.pending.in_(pending))
-        return [row[0] for row in connection.execute(wanted)]
+    @property
+    def _tables(self) -> tuple[Table, Table]:
+        return self._erasures, self._redactions
+
+    def _waiting(self, connection: Connection, *pending: int) -> list[set[int]]:
+        """By table the places of what is in one of these states."""
+        wanted = (select(table.c.position).where(table.c.pending.in_(pending)) for table in self._tables)
+        return [{row[0] for row in connection.execute(one)} for one in wanted]
 
     @property
     def _engine(self) -> Engine:

@@ -19,6 +19,7 @@ from turnlog.application.ports import SessionRow
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
+    ContentRedacted,
     EventErased,
     EventIdTaken,
     SessionDeleted,
@@ -34,9 +35,6 @@ TRACKED_AS: Final = "turnlog.rows"
 """The name under which the tracking row says how far the rows got."""
 
 OUR_TOPICS: Final = "turnlog.domain.events:"
-
-DUE: Final = 2
-"""Deleted, and not overwritten yet."""
 
 _PAGE: Final = 1000
 
@@ -63,7 +61,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def has_tables(self) -> bool:
         """Whether the tables are there."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            return {"tracking", "turnlog_sessions", "turnlog_erasures"} <= tables(cursor)
+            return {"tracking", "turnlog_sessions", "turnlog_redactions"} <= tables(cursor)
 
     def create_table(self) -> None:
         """Create what is missing; another process may do so at the same time."""
@@ -99,6 +97,23 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         eraser.overwrite(cursor, self._events, self._mapper, tombstone)
         eraser.change_state(cursor, [stored_id], pending)
 
+    def overwrite_content(self, cursor: SQLiteCursor, stored_id: str, version: int, *, anew: bool) -> None:
+        """Put its marker over the content that the redaction at this version names."""
+        cursor.execute(
+            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE originator_id = ? AND originator_version = ?",
+            (stored_id, version),
+        )
+        redaction = self._event(cursor.fetchone())
+        if not isinstance(redaction, ContentRedacted):  # the session was deleted since
+            eraser.change_redactions(cursor, [(stored_id, version)], eraser.COPIES)
+            return
+        if self.index is not None:
+            aggregate_id = as_uuid(redaction.originator_id)
+            self.index.remove(cursor, aggregate_id, {redaction.redacted_version}, rewrite=False)
+        pending = eraser.overwrite_content(cursor, self._events, self._mapper, redaction)
+        eraser.remember_redaction(cursor, redaction, eraser.ANEW if anew else pending)
+
     def make_all(self, cursor: SQLiteCursor) -> None:
         """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
 
@@ -117,12 +132,18 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             missing = (row for row in page if row["rowid"] > tracked)
             for aggregate_id, events in by_stream(map(self._event, missing)).items():
                 apply(cursor, aggregate_id, events)
-        for stored_id in eraser.with_state(cursor, DUE):
+        for stored_id in eraser.with_state(cursor, eraser.DUE):
             self.overwrite(cursor, stored_id, eraser.COPIES)
+        for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
+            self.overwrite_content(cursor, stored_id, version, anew=False)
         if caught_up:
             cursor.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
         eraser.write_anew(cursor, self._events)
-        cursor.execute("UPDATE turnlog_erasures SET pending = ? WHERE pending > 0", (eraser.COPIES,))
+        for table in ("turnlog_erasures", "turnlog_redactions"):
+            cursor.execute(
+                f"UPDATE {table} SET pending = ? WHERE pending > 0",  # noqa: S608 - one of these two
+                (eraser.COPIES,),
+            )
 
     def _is_behind(self, index: bool) -> bool:
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
@@ -189,7 +210,10 @@ def apply(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent
     """
     newest = events[-1]
     if isinstance(newest, SessionDeleted) and not newest.keeps_content:
-        eraser.remember(cursor, newest, DUE)
+        eraser.remember(cursor, newest, eraser.DUE)
+    for event in events:
+        if isinstance(event, ContentRedacted):
+            eraser.remember_redaction(cursor, event, eraser.DUE)
     told = [event for event in events if not isinstance(event, EventErased)]
     if told and (isinstance(told[0], SessionOpened) or directory.holds(cursor, aggregate_id)):
         directory.insert(cursor, aggregate_id, told)

@@ -1,25 +1,26 @@
-"""Erasing deleted sessions from SQLite: stubs over their events, and no old copy in the file or its log.
+"""Erasing from SQLite: stubs over deleted sessions, markers over redacted contents, and no old copy left.
 
-Rows are overwritten in place with something shorter, which moves no other row. Removing rows does: SQLite
-merges pages then and leaves copies of the neighbours in their unused parts, which no later overwriting
-reaches. So what is purged is purged by writing the whole table anew.
+Rows are overwritten in place with something shorter, which moves no other row. Removing rows or enlarging one
+does: SQLite merges or splits pages then and leaves copies of the neighbours in their unused parts, which no
+later overwriting reaches. So what is purged is purged by writing the whole table anew, and a marker that is
+longer than what it stands for, as that of a compressed content may be, is followed by the same.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from eventsourcing.persistence import IntegrityError, Mapper, ProgrammingError
+from eventsourcing.persistence import IntegrityError, Mapper, ProgrammingError, StoredEvent
 from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQLiteDatastore
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.domain.events import EventErased, SessionDeleted
+from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
 from turnlog.infrastructure.sqlite.secure import writing
 
@@ -34,11 +35,25 @@ CREATE = (
         purged INTEGER NOT NULL DEFAULT 0
     )
     """,
+    """
+    CREATE TABLE IF NOT EXISTS turnlog_redactions (
+        position INTEGER PRIMARY KEY,
+        originator_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        pending INTEGER NOT NULL,
+        UNIQUE (originator_id, version)
+    )
+    """,
 )
+"""Of deletions and of redactions, each by the version of its event: what is still to be done for them."""
 
 DONE: Final = 0
 COPIES: Final = 1
 """Overwritten; old copies may be left in the index and the write-ahead log."""
+DUE: Final = 2
+"""Recorded, and not overwritten yet."""
+ANEW: Final = 3
+"""Overwritten; the table of events has to be written anew too."""
 
 _READER: Final = (
     "Another connection still reads an older state of the database, so copies may be left in its "
@@ -89,6 +104,36 @@ def remember(cursor: SQLiteCursor, tombstone: SessionDeleted, pending: int = COP
     )
 
 
+def remember_redaction(cursor: SQLiteCursor, redaction: ContentRedacted, pending: int) -> None:
+    """Remember the redaction, and what is still to be done for it."""
+    cursor.execute(
+        "INSERT INTO turnlog_redactions (originator_id, version, pending) VALUES (?, ?, ?) "
+        "ON CONFLICT (originator_id, version) DO UPDATE SET pending = excluded.pending",
+        (stored_form(redaction.originator_id), redaction.originator_version, pending),
+    )
+
+
+def overwrite_content(
+    cursor: SQLiteCursor, events_table: str, mapper: Mapper[Any], redaction: ContentRedacted
+) -> int:
+    """Put its marker over the content of the event that the redaction names; what is to be done behind it."""
+    place = (stored_form(redaction.originator_id), redaction.redacted_version)
+    of_event = "WHERE originator_id = ? AND originator_version = ?"
+    cursor.execute(f"SELECT topic, state FROM {events_table} {of_event}", place)  # noqa: S608 - the recorder's table
+    row = cursor.fetchone()
+    stored = None if row is None else StoredEvent(redaction.originator_id, place[1], row[0], row[1])
+    target = None if stored is None else mapper.to_domain_event(stored)
+    if stored is None or not isinstance(target, ContentEvent):
+        raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+    if target.is_redacted:
+        return COPIES
+    if target.commitment_value() != redaction.commitment_kept:
+        raise ProgrammingError("The event to be redacted is not the one that was meant: nothing was erased.")
+    marked = mapper.to_stored_event(target.redacted_by(redaction))
+    cursor.execute(f"UPDATE {events_table} SET state = ? {of_event}", (marked.state, *place))  # noqa: S608 - the recorder's table
+    return COPIES if len(marked.state) <= len(stored.state) else ANEW
+
+
 def with_state(cursor: SQLiteCursor, pending: int) -> list[str]:
     """The streams of which this is still to be done."""
     cursor.execute("SELECT originator_id FROM turnlog_erasures WHERE pending = ?", (pending,))
@@ -126,7 +171,7 @@ def write_anew(cursor: SQLiteCursor, events_table: str, purged: str = _PURGED) -
     cursor.execute(
         f"INSERT INTO {kept} SELECT rowid, {columns} FROM {events_table} "  # noqa: S608 - the recorder's table
         f"WHERE NOT ({purged}) ORDER BY rowid",
-        (EventErased.TOPIC,),
+        (EventErased.TOPIC,) if "?" in purged else (),
     )
     cursor.execute(f"DELETE FROM {events_table}")  # noqa: S608 - the recorder's table
     cursor.execute(
@@ -141,8 +186,26 @@ def stored_form(originator_id: object) -> str:
     return originator_id.hex if isinstance(originator_id, UUID) else str(originator_id)
 
 
+def redacted_with_state(cursor: SQLiteCursor, pending: int) -> list[tuple[str, int]]:
+    """Streams and versions of the redactions of which this is still to be done."""
+    cursor.execute(
+        "SELECT originator_id, version FROM turnlog_redactions WHERE pending = ? ORDER BY position",
+        (pending,),
+    )
+    return [(row[0], row[1]) for row in cursor.fetchall()]
+
+
+def change_redactions(cursor: SQLiteCursor, redactions: Iterable[tuple[str, int]], pending: int) -> None:
+    """Say of these redactions what is still to be done."""
+    cursor.executemany(
+        "UPDATE turnlog_redactions SET pending = ? WHERE originator_id = ? AND version = ?",
+        ((pending, stored_id, version) for stored_id, version in redactions),
+    )
+
+
 class SqliteEraser(SessionEraser):
-    """The eraser of one SQLite file. Its recorder writes the stubs in the transaction of the tombstone."""
+    """The eraser of one SQLite file. Its recorder writes stubs and markers in the transaction of what asks
+    for them."""
 
     def __init__(
         self, datastore: SQLiteDatastore, events_table: str, index: SqliteRecallIndex | None
@@ -156,19 +219,30 @@ class SqliteEraser(SessionEraser):
     def erase(self, aggregate_id: UUID) -> None:
         """Nothing is left to do: the recorder did it."""
 
+    @property
+    def redacts(self) -> bool:
+        """It can."""
+        return True
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
+        """Nothing is left to do: the recorder did it."""
+
     def scrub(self) -> str | None:
-        """Rewrite the index where that is needed, and empty the write-ahead log into the file.
+        """Rewrite table and index where that is needed, and empty the write-ahead log into the file.
 
         The latter is tried again while others read, within the busy timeout.
         """
+        self._write_anew()
         with storage_errors():
             with self._datastore.transaction(commit=False) as cursor:
                 overwritten = with_state(cursor, COPIES)
-            if not overwritten:
+                redacted = redacted_with_state(cursor, COPIES)
+            if not overwritten and not redacted:
                 return None
             if self._index is not None:
                 with writing(self._datastore) as cursor:
-                    self._index.rewrite(cursor, map(UUID, overwritten))
+                    streams = dict.fromkeys((*overwritten, *(stored_id for stored_id, _ in redacted)))
+                    self._index.rewrite(cursor, map(UUID, streams))
             patience = self._datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
             deadline = time.monotonic() + patience
             while not self._empty_log():
@@ -177,12 +251,26 @@ class SqliteEraser(SessionEraser):
                 time.sleep(0.02)
             with writing(self._datastore) as cursor:
                 change_state(cursor, overwritten, DONE)
+                change_redactions(cursor, redacted, DONE)
         return None
 
-    def pending(self) -> int:
-        """How many sessions were overwritten and not scrubbed."""
+    def _write_anew(self) -> None:
+        """Write the table of events anew if something left copies that nothing else reaches."""
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            cursor.execute("SELECT count(*) FROM turnlog_erasures WHERE pending > 0")
+            anew, redacted = with_state(cursor, ANEW), redacted_with_state(cursor, ANEW)
+        if anew or redacted:
+            with writing(self._datastore) as cursor:
+                write_anew(cursor, self._events, "0")
+                change_state(cursor, anew, COPIES)
+                change_redactions(cursor, redacted, COPIES)
+
+    def pending(self) -> int:
+        """How many sessions and contents were overwritten and not scrubbed."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            cursor.execute(
+                "SELECT (SELECT count(*) FROM turnlog_erasures WHERE pending > 0) "
+                "+ (SELECT count(*) FROM turnlog_redactions WHERE pending > 0)"
+            )
             return int(cursor.fetchone()[0])
 
     def purge(self, before: datetime) -> int:

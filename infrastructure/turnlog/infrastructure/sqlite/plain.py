@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -12,17 +13,14 @@ from eventsourcing.utils import strtobool
 from turnlog.application.aids import StoreAids
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.streams import id_form
+from turnlog.domain.events import ContentRedacted
 from turnlog.infrastructure.sqlite import eraser
 from turnlog.infrastructure.sqlite.catching_up import (
-    DUE,
     CaughtUpDirectory,
     CaughtUpRecallIndex,
     CaughtUpRows,
 )
 from turnlog.infrastructure.sqlite.secure import may_be_in_first_page, writing
-
-ANEW: Final = 3
-"""Overwritten; the table of events has to be written anew too."""
 
 
 def plain_aids(app: Application[UUID]) -> StoreAids:
@@ -57,18 +55,19 @@ class PlainSqliteEraser(eraser.SqliteEraser):
         """Overwrite the events in front of the tombstone, and take the session out of what is derived."""
         unlocked(lambda: self._erase([eraser.stored_form(self._id_of(aggregate_id))]))
 
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:  # noqa: ARG002 - the catching up finds them
+        """Put its marker over the content of each event, and take it out of what is derived."""
+        unlocked(self._redact)
+
     def scrub(self) -> str | None:
         """Complete what a process left that died behind a tombstone, then remove old copies."""
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            due = eraser.with_state(cursor, DUE)
+            due = eraser.with_state(cursor, eraser.DUE)
+            redacted = eraser.redacted_with_state(cursor, eraser.DUE)
         if due:
             unlocked(lambda: self._erase(due))
-        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
-            anew = eraser.with_state(cursor, ANEW)
-        if anew:
-            with writing(self._datastore) as cursor:
-                eraser.write_anew(cursor, self._events)
-                eraser.change_state(cursor, anew, eraser.COPIES)
+        if redacted:
+            unlocked(self._redact)
         return super().scrub()
 
     def pending(self) -> int:
@@ -83,9 +82,16 @@ class PlainSqliteEraser(eraser.SqliteEraser):
     def _erase(self, stored_ids: list[str]) -> None:
         with writing(self._datastore) as cursor:
             self._rows.catch_up_within(cursor)
-            for stored_id in set(stored_ids).intersection(eraser.with_state(cursor, DUE)):
+            for stored_id in set(stored_ids).intersection(eraser.with_state(cursor, eraser.DUE)):
                 first = self._is_in_the_first_page(cursor, stored_id)
-                self._rows.overwrite(cursor, stored_id, ANEW if first else eraser.COPIES)
+                self._rows.overwrite(cursor, stored_id, eraser.ANEW if first else eraser.COPIES)
+
+    def _redact(self) -> None:
+        with writing(self._datastore) as cursor:
+            self._rows.catch_up_within(cursor)
+            for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
+                first = self._is_in_the_first_page(cursor, stored_id)
+                self._rows.overwrite_content(cursor, stored_id, version, anew=first)
 
     def _is_in_the_first_page(self, cursor: SQLiteCursor, stored_id: str) -> bool:
         """Whether the stream has a row that may have been in the first page of the table."""

@@ -173,12 +173,8 @@ class SqliteRecallIndex:
         self, cursor: SQLiteCursor, aggregate_id: UUID, versions: Collection[int] | None, mark: int
     ) -> None:
         """Tell the index which messages to forget."""
-        for rows in self._stream(cursor, aggregate_id):
-            held = [
-                row
-                for row in rows
-                if row["rowid"] <= mark and (versions is None or row["originator_version"] in versions)
-            ]
+        for rows in self._stream(cursor, aggregate_id, versions):
+            held = [row for row in rows if row["rowid"] <= mark]
             for part, documents in _by_part(self._documents(cursor, held)).items():
                 table = f"turnlog_recall_{part}"
                 cursor.executemany(
@@ -271,9 +267,18 @@ class SqliteRecallIndex:
         for row in cursor.fetchall():
             yield searched[row["originator_id"]], row["originator_version"]
 
-    def _stream(self, cursor: SQLiteCursor, aggregate_id: UUID) -> Iterator[list[Any]]:
-        """The events of the session, page by page."""
+    def _stream(
+        self, cursor: SQLiteCursor, aggregate_id: UUID, versions: Collection[int] | None = None
+    ) -> Iterator[list[Any]]:
+        """The events of the session, or those at these versions, page by page."""
         stored_id = self._stored_id(aggregate_id)
+        if versions is not None:
+            yield self._rows(
+                cursor,
+                "originator_id = ? AND originator_version IN (SELECT value FROM json_each(?))",
+                (stored_id, json.dumps(sorted(versions))),
+            )
+            return
         after = -1
         while rows := self._rows(
             cursor,

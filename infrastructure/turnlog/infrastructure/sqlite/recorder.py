@@ -18,7 +18,7 @@ from eventsourcing.sqlite import (
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.events import SessionDeleted, StreamEvent
+from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
@@ -148,11 +148,22 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                 eraser.refuse_purged(c, events[0].originator_id)
             ledger.insert(c, aggregate_id, events)
             directory.insert(c, aggregate_id, events)
+            self._redact(c, aggregate_id, [one for one in events if isinstance(one, ContentRedacted)])
             if isinstance(events[-1], SessionDeleted):
                 self._remove(c, aggregate_id, events[-1])
         if ids and (index := self.recall):
             index.follow(c, ids[-1], len(ids))
         return ids
+
+    def _redact(self, c: SQLiteCursor, aggregate_id: UUID, redactions: Sequence[ContentRedacted]) -> None:
+        """Remove the contents that are redacted, and what was derived from them."""
+        if not redactions or self._mapper is None:
+            return
+        if index := self.recall:
+            index.remove(c, aggregate_id, {one.redacted_version for one in redactions}, rewrite=False)
+        for redaction in redactions:
+            pending = eraser.overwrite_content(c, self.events_table_name, self._mapper, redaction)
+            eraser.remember_redaction(c, redaction, pending)
 
     def _remove(self, c: SQLiteCursor, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
         """Remove what was derived from the deleted session, and its content if it is not to be kept."""

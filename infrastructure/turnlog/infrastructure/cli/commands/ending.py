@@ -86,6 +86,34 @@ def delete(
     return delete_session(settings_of(context, db, as_json), session, confirmed=yes)
 
 
+def redact(
+    context: typer.Context,
+    session: SessionId,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stays.", show_default=False)],
+    by: Actor,
+    event: Annotated[
+        str | None,
+        typer.Option(metavar="EVENT", help="The id of the event.", show_default=False),
+    ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="The event at this version, as metadata have no id.", show_default=False
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Really remove it.")] = False,
+    db: Database = None,
+    as_json: Json = False,
+) -> int:
+    """Remove the content of one event for good; a marker stays in its place."""
+    from turnlog.infrastructure.cli.redacting import redact_event
+
+    settings = settings_of(context, db, as_json)
+    return redact_event(
+        settings, session, event=event, version=version, reason=reason, by=by, confirmed=yes
+    )
+
+
 def sweep(
     context: typer.Context,
     purge: Annotated[

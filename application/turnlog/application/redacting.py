@@ -1,0 +1,104 @@
+"""Use cases: removing the content of single events, of which a marker stays."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from turnlog.application.context import merged_context
+from turnlog.application.core import ServiceCore
+from turnlog.application.erasing import ErasureUnsupportedError, Redaction, SessionEraser
+from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.errors import InvalidSettingError, StorageError, UnknownEventError, shown
+from turnlog.domain.events import ContentEvent, ContentRedacted, StreamEvent
+from turnlog.domain.entries import mark_of
+from turnlog.domain.ids import check_id, own_event_id
+from turnlog.domain.session import Session
+
+
+class Redacting(ServiceCore):
+    """The use case that removes what was said."""
+
+    def redact(
+        self,
+        session_id: str,
+        event_id: str | int,
+        *,
+        reason: str,
+        by: str,
+        context: Mapping[str, str] | None = None,
+        also: Also = (),
+    ) -> Redaction:
+        """Remove the content of one event everywhere in the store; a marker with who, when and why stays.
+
+        The event is named by its id or, as metadata have none, by its version. Id, version, place and what
+        the chain holds of it stay, so the log verifies as before. A second redaction of it is a repeat, and
+        completes what may be pending. Raises `UnknownEventError`, `NotRedactableError` for what has no
+        content of its own and for the metadata that are in force, `LegalHoldError`, and
+        `ErasureUnsupportedError` when this store cannot remove a content; nothing is recorded then.
+        """
+        key = self._key(session_id)
+        eraser = self._eraser
+        if eraser is None or not eraser.redacts:
+            raise ErasureUnsupportedError
+        self._writer.current(key)
+        version = self._redacted_version(key, event_id)
+        recorded: tuple[StreamEvent, ...] = ()
+        target: StreamEvent | None = None
+
+        def decide(session: Session) -> None:
+            nonlocal recorded, target
+            target = self._streams.event_at(key.aggregate_id, version)
+            if target is None or version > session.version:
+                raise UnknownEventError(session_id, str(event_id))
+            session.redact(
+                target,
+                event_id=own_event_id(session.version + 1, secrets.token_hex(10)),
+                reason=reason,
+                by=by,
+                now=self._now(),
+                context=merged_context(context),
+            )
+            recorded = session.recorded
+
+        self._writer.write(key, decide, also=also)
+        redactions = [event for event in recorded if isinstance(event, ContentRedacted)]
+        newest = max((event.originator_version for event in redactions), default=None)
+        self._streams.forget(key.aggregate_id, newest)
+        reason_pending = _erase(eraser, redactions)
+        return Redaction(
+            session_id=session_id,
+            event_id=event_id if isinstance(event_id, str) else None,
+            version=redactions[0].originator_version if redactions else _redacted_at(target),
+            erasure="done" if reason_pending is None else "pending",
+            reason=reason_pending,
+            is_repeat=not redactions,
+            redacted=tuple(event.redacted_version for event in redactions),
+        )
+
+    def _redacted_version(self, key: SessionKey, event_id: str | int) -> int:
+        """The version of the event that is named."""
+        if isinstance(event_id, bool) or not isinstance(event_id, (str, int)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"An event is named by its id or its version, not by {shown(event_id)}.")
+        if isinstance(event_id, int):
+            return event_id
+        version = self._locate(key, check_id("Event id", event_id))
+        if version is None:
+            raise UnknownEventError(key.session_id, event_id)
+        return version
+
+
+def _erase(eraser: SessionEraser, redactions: Sequence[ContentRedacted]) -> str | None:
+    """Overwrite what the redactions name; why something may be left, None if nothing is."""
+    try:
+        if redactions:
+            eraser.redact(redactions)
+        return eraser.scrub()
+    except StorageError as error:
+        return str(error)
+
+
+def _redacted_at(target: StreamEvent | None) -> int:
+    """The version of the redaction that removed the content of this event before."""
+    mark = mark_of(target) if isinstance(target, ContentEvent) else None
+    return mark.version if mark else -1

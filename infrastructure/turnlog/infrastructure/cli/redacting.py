@@ -1,0 +1,59 @@
+"""The command `redact`."""
+
+from __future__ import annotations
+
+from turnlog.application.erasing import Redaction
+from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
+from turnlog.infrastructure.cli.settings import Settings, Status
+
+
+def redact_event(
+    settings: Settings,
+    given: str,
+    *,
+    event: str | None,
+    version: int | None,
+    reason: str,
+    by: str,
+    confirmed: bool,
+) -> int:
+    """Remove a content, if that was confirmed; not status 0 while a byte of it may be left."""
+    named = event if event is not None else version
+    if named is None or (event is not None and version is not None):
+        raise CommandUsageError("Name the event by --event or by --version.")
+    with database.changing(settings.database) as service:
+        session_id = database.session_id(service, given)
+        if not confirmed:
+            raise CommandUsageError(
+                f"This would remove the content of event {named!r} of session {session_id!r} for good. "
+                "Add --yes to do it."
+            )
+        redaction = service.redact(session_id, named, reason=reason, by=by)
+    if settings.json:
+        write_json(_data(redaction, named))
+    else:
+        console().print(_text(settings, redaction, named), soft_wrap=True)
+    return Status.CONFLICT if redaction.erasure == "pending" else Status.DONE
+
+
+def _data(redaction: Redaction, named: str | int) -> dict[str, object]:
+    return {
+        "session": redaction.session_id,
+        "event": named,
+        "version": redaction.version,
+        "is_repeat": redaction.is_repeat,
+        "redacted": list(redaction.redacted),
+        "erasure": redaction.erasure,
+        "reason": redaction.reason,
+    }
+
+
+def _text(settings: Settings, redaction: Redaction, named: str | int) -> str:
+    event = f"Event {one_line(str(named))} of session {one_line(redaction.session_id)}"
+    done = "had been redacted before" if redaction.is_repeat else "is redacted"
+    if redaction.erasure == "pending":
+        why = visible(redaction.reason or "")
+        return f"{event} {done}, but its erasure is pending. {why}\n`turnlog sweep` completes it."
+    return f"{event} {done}. Nothing of its content is left in {visible(str(settings.database))}."
