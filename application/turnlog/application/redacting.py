@@ -9,9 +9,15 @@ from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.erasing import ErasureUnsupportedError, Redaction, SessionEraser
 from turnlog.application.writing import Also, SessionKey
-from turnlog.domain.errors import InvalidSettingError, StorageError, UnknownEventError, shown
-from turnlog.domain.events import ContentEvent, ContentRedacted, StreamEvent
 from turnlog.domain.entries import mark_of
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    NotRedactableError,
+    StorageError,
+    UnknownEventError,
+    shown,
+)
+from turnlog.domain.events import ContentEvent, ContentRedacted, StreamEvent
 from turnlog.domain.ids import check_id, own_event_id
 from turnlog.domain.session import Session
 
@@ -51,6 +57,8 @@ class Redacting(ServiceCore):
             target = self._streams.event_at(key.aggregate_id, version)
             if target is None or version > session.version:
                 raise UnknownEventError(session_id, str(event_id))
+            if isinstance(target, ContentRedacted):
+                raise NotRedactableError(version, "it says what was removed")
             session.redact(
                 target,
                 event_id=own_event_id(session.version + 1, secrets.token_hex(10)),
@@ -79,7 +87,7 @@ class Redacting(ServiceCore):
     def _redacted_version(self, key: SessionKey, event_id: str | int) -> int:
         """The version of the event that is named."""
         if isinstance(event_id, bool) or not isinstance(event_id, (str, int)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-            raise InvalidSettingError(f"An event is named by its id or its version, not by {shown(event_id)}.")
+            raise InvalidSettingError(f"An event is named by its id or version, not by {shown(event_id)}.")
         if isinstance(event_id, int):
             return event_id
         version = self._locate(key, check_id("Event id", event_id))

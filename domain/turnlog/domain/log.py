@@ -118,8 +118,9 @@ class SessionEvent:
     """An entry of the log.
 
     `version` is its place, `timestamp` the time of recording (UTC), `occurred_at` a time that the event
-    claims for itself, as imports do. Of a `redacted` event the message is a placeholder. `archived` marks it in a log that is held as a list. `is_repeat` and
-    `differs` answer an append: the session held the event already, and with another content.
+    claims for itself, as imports do. `archived` marks it in a log that is held as a list. `is_repeat` and
+    `differs` answer an append: the session held the event already, and with another content. The message of
+    an event with a `redacted` mark is a placeholder.
     """
 
     id: str

@@ -3,8 +3,8 @@
 The first line says which session it is, `{"turnlog": 1, "session": …, "metadata": …}`; then every entry of
 the log has a line, in order. Each line is compact JSON that can be written as UTF-8. `time` is the time
 that the entry claims for itself, or else that of its recording, so a log that was imported is exported as
-it was. A content that was redacted is a placeholder, with `redacted` beside it that says why, by whom and when;
-an import takes the placeholder. A file may hold several logs, one after the other.
+it was. A content that was redacted is a placeholder, with `redacted` beside it that says why, by whom and
+when; an import takes the placeholder. A file may hold several logs, one after the other.
 """
 
 from __future__ import annotations

@@ -202,8 +202,10 @@ class SqlalchemyEraser(SessionEraser):
             self._events.c.originator_id == aggregate_id,
             self._events.c.originator_version == redaction.redacted_version,
         )
-        row = connection.execute(select(self._events.c.topic, self._events.c.state).where(*of_event)).first()
-        stored = None if row is None else StoredEvent(aggregate_id, redaction.redacted_version, row[0], row[1])
+        wanted = select(self._events.c.topic, self._events.c.state).where(*of_event)
+        row = connection.execute(wanted).first()
+        version = redaction.redacted_version
+        stored = None if row is None else StoredEvent(aggregate_id, version, row[0], row[1])
         target = None if stored is None else self._mapper.to_domain_event(stored)
         if stored is None or not isinstance(target, ContentEvent):
             raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")

@@ -109,9 +109,7 @@ def redact(
     from turnlog.infrastructure.cli.redacting import redact_event
 
     settings = settings_of(context, db, as_json)
-    return redact_event(
-        settings, session, event=event, version=version, reason=reason, by=by, confirmed=yes
-    )
+    return redact_event(settings, session, event=event, version=version, reason=reason, by=by, confirmed=yes)
 
 
 def sweep(
