@@ -218,9 +218,11 @@ def _redacted() -> list[StreamEvent]:
     message, payload = session.recorded[1:]
     assert isinstance(message, ContentEvent)
     assert isinstance(payload, ContentEvent)
-    told = {"reason": "asked for ≠", "by": "bob"}
+    told: Any = {"reason": "asked for ≠", "by": "bob"}
     first = session.redact(message, event_id="r3", now=next(clock), **told)
-    second = session.redact(payload, event_id="r4", left={"told": ["0"]}, through=1, now=next(clock), **told)
+    second = session.redact(
+        payload, event_id="r4", form={"call": "c"}, left={"told": ["0"]}, through=1, now=next(clock), **told
+    )
     assert isinstance(first, ContentRedacted)
     assert isinstance(second, ContentRedacted)
     opened = session.recorded[0]

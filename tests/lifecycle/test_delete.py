@@ -158,7 +158,7 @@ def test_the_texts_that_another_service_remembered_are_dropped(
     other.view(SID)
     sessions.delete(SID)
     assert other.find(SID) is None
-    assert other._streams._known.get(STREAM) is None  # pyright: ignore[reportPrivateUsage] # it has no public face
+    assert other._streams._known.get((STREAM, None)) is None  # pyright: ignore[reportPrivateUsage] # it has no public face
 
 
 def test_a_writer_with_a_remembered_state_does_not_write_into_the_stream(

@@ -112,6 +112,8 @@ class Batch:
 def _differs(new: NewEvent, held: SessionEvent) -> bool:
     if (new.type, new.branch, new.synthetic) != (held.type, held.branch, held.synthetic):
         return True
+    if held.redacted:  # there is nothing left to compare with
+        return False
     if new.message is None or held.message is None:
         return to_json_text(new.payload or {}) != to_json_text(held.payload or {})
     return new.message.role != held.message.role or message_content(new.message) != message_content(

@@ -46,7 +46,8 @@ class Redaction:
 
     `erasure` and `reason` say whether any byte of it may be left, as those of a deletion do. With
     `is_repeat` it had been removed before. `redacted` are the versions of all events whose content this call
-    removed: that of the event itself, and those that held it by value or that followed by `cascade`.
+    removed: that of the event itself, those of prompts that told it, and what followed by `cascade`.
+    `summaries` (ids), `prompts` (ids of calls) and `metadata` (versions) may carry it on.
     """
 
     session_id: str
@@ -56,6 +57,9 @@ class Redaction:
     reason: str | None = None
     is_repeat: bool = False
     redacted: tuple[int, ...] = ()
+    summaries: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    metadata: tuple[int, ...] = ()
 
 
 class Erased(NamedTuple):

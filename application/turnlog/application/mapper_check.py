@@ -91,7 +91,7 @@ def samples() -> list[Any]:
             reason="漢",
             by="é",
             redacted_id="🙂",
-            parts=_TEXT,
+            form=_TEXT,
             through=1,
         ),
         TurnMarked(**link, turn_id="漢", branch="a", until=_TIME.isoformat()),

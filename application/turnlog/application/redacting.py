@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import cast
+
+from eventsourcing.utils import resolve_topic
 
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.erasing import ErasureUnsupportedError, Redaction, SessionEraser
+from turnlog.application.spread import Follower, Spread
 from turnlog.application.writing import Also, SessionKey
-from turnlog.domain.entries import mark_of
+from turnlog.domain.entries import entry_of, mark_of
 from turnlog.domain.errors import (
     InvalidSettingError,
     NotRedactableError,
@@ -17,9 +21,12 @@ from turnlog.domain.errors import (
     UnknownEventError,
     shown,
 )
-from turnlog.domain.events import ContentEvent, ContentRedacted, StreamEvent
+from turnlog.domain.events import ContentEvent, ContentRedacted, MessageAppended, StreamEvent
 from turnlog.domain.ids import check_id, own_event_id
 from turnlog.domain.session import Session
+
+_FOLLOWER = "turnlog.application.audit.gaps:Spreading"
+"""It stands on the service itself."""
 
 
 class Redacting(ServiceCore):
@@ -32,6 +39,7 @@ class Redacting(ServiceCore):
         *,
         reason: str,
         by: str,
+        cascade: bool = False,
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> Redaction:
@@ -39,7 +47,11 @@ class Redacting(ServiceCore):
 
         The event is named by its id or, as metadata have none, by its version. Id, version, place and what
         the chain holds of it stay, so the log verifies as before. A second redaction of it is a repeat, and
-        completes what may be pending. Raises `UnknownEventError`, `NotRedactableError` for what has no
+        completes what may be pending.
+
+        Prompts that told a message keep its place and lose their proof, and what they hold of it by value.
+        The result names the summaries, the prompts and the metadata that may carry it on; with `cascade` the
+        contents of these go too, but for metadata in force. Raises `UnknownEventError`, `NotRedactableError` for what has no
         content of its own and for the metadata that are in force, `LegalHoldError`, and
         `ErasureUnsupportedError` when this store cannot remove a content; nothing is recorded then.
         """
@@ -51,22 +63,35 @@ class Redacting(ServiceCore):
         version = self._redacted_version(key, event_id)
         recorded: tuple[StreamEvent, ...] = ()
         target: StreamEvent | None = None
+        spread = Spread()
+        around = merged_context(context)
 
         def decide(session: Session) -> None:
-            nonlocal recorded, target
+            nonlocal recorded, target, spread
+            recorded = ()
             target = self._streams.event_at(key.aggregate_id, version)
             if target is None or version > session.version:
                 raise UnknownEventError(session_id, str(event_id))
             if isinstance(target, ContentRedacted):
                 raise NotRedactableError(version, "it says what was removed")
             session.redact(
-                target,
-                event_id=own_event_id(session.version + 1, secrets.token_hex(10)),
-                reason=reason,
-                by=by,
-                now=self._now(),
-                context=merged_context(context),
+                target, event_id=_own_id(session), reason=reason, by=by, now=self._now(), context=around
             )
+            if not session.recorded:
+                return
+            spread = self._spread(key, target, session.state.metadata_version, cascade, reason)
+            for gap in spread.gaps:
+                session.redact(
+                    gap.target,
+                    event_id=_own_id(session),
+                    reason=reason,
+                    by=by,
+                    now=self._now(),
+                    form=gap.form,
+                    left=gap.left,
+                    through=version,
+                    context=around,
+                )
             recorded = session.recorded
 
         self._writer.write(key, decide, also=also)
@@ -82,7 +107,20 @@ class Redacting(ServiceCore):
             reason=reason_pending,
             is_repeat=not redactions,
             redacted=tuple(event.redacted_version for event in redactions),
+            summaries=tuple(spread.summaries),
+            prompts=tuple(dict.fromkeys(spread.prompts)),
+            metadata=tuple(spread.metadata),
         )
+
+    def _spread(
+        self, key: SessionKey, target: StreamEvent, metadata_version: int | None, cascade: bool, reason: str
+    ) -> Spread:
+        """Where else the content of a message stands; that of other events is their own."""
+        entry = entry_of(target, key.session_id) if isinstance(target, MessageAppended) else None
+        if entry is None:
+            return Spread()
+        follower = cast("Follower", resolve_topic(_FOLLOWER)(self))
+        return follower.spread(key, entry, metadata_version, cascade=cascade, reason=reason)
 
     def _redacted_version(self, key: SessionKey, event_id: str | int) -> int:
         """The version of the event that is named."""
@@ -94,6 +132,10 @@ class Redacting(ServiceCore):
         if version is None:
             raise UnknownEventError(key.session_id, event_id)
         return version
+
+
+def _own_id(session: Session) -> str:
+    return own_event_id(session.version + 1, secrets.token_hex(10))
 
 
 def _erase(eraser: SessionEraser, redactions: Sequence[ContentRedacted]) -> str | None:

@@ -27,7 +27,7 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
         mark = mark_of(event)
         content = cast("dict[str, Any]", from_json_text(event.content or "{}"))
         if event.is_redacted:
-            content = placeholder(event.role, content.get("parts", ()), mark.reason if mark else None)
+            content = placeholder(event.role, content.get("form", ()), mark.reason if mark else None)
         message = freeze(Message.model_validate({"role": event.role, **content}))
         return _entry(
             event,
@@ -39,13 +39,15 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
             redacted=mark,
         )
     if isinstance(event, EventAppended):
-        payload = frozen(from_json_text((not event.is_redacted and event.content) or "{}"))
+        payload = cast("dict[str, Any]", from_json_text(event.content or "{}"))
+        if event.is_redacted:
+            payload = payload.get("form", {})
         return _entry(
             event,
             session_id,
             EventType(event.type),
             branch=event.branch,
-            payload=payload,
+            payload=frozen(payload),
             redacted=mark_of(event),
         )
     if isinstance(event, Compacted):

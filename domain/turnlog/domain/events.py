@@ -348,9 +348,9 @@ class HoldReleased(StreamEvent):
 class ContentRedacted(ContentEvent):
     """The content of the event at `redacted_version` was removed; the store writes a marker over it.
 
-    `commitment_kept` is the commitment that it leaves. `parts` is the form of a message without what it said,
-    as JSON text. `through` is the version of the event for whose sake this one was redacted too. `content` is
-    what is left of a prompt.
+    `commitment_kept` is the commitment that it leaves. `form` is JSON text: the parts of a message without what
+    they said, or the figures of a prompt. `through` is the version of the event for whose sake this one was
+    redacted too. `content` is what is left of a prompt.
     """
 
     TOPIC = "turnlog.domain.events:ContentRedacted"
@@ -363,7 +363,7 @@ class ContentRedacted(ContentEvent):
     reason: str
     by: str
     redacted_id: str | None = None
-    parts: str | None = None
+    form: str | None = None
     through: int | None = None
 
     def evolve(self, state: SessionState) -> SessionState:
@@ -379,8 +379,8 @@ class ContentRedacted(ContentEvent):
             "reason": self.reason,
             "version": self.originator_version,
         }
-        parts = {} if self.parts is None else {"parts": from_json_text(self.parts)}
-        return to_json_text({"redacted": told, **parts})
+        form = {} if self.form is None else {"form": from_json_text(self.form)}
+        return to_json_text({"redacted": told, **form})
 
 
 @_stored

@@ -344,13 +344,14 @@ class Session(BaseAggregate[UUID]):
         reason: str,
         by: str,
         now: datetime,
+        form: Mapping[str, Any] | None = None,
         left: Mapping[str, Any] | None = None,
         through: int | None = None,
         context: Mapping[str, str] | None = None,
     ) -> StreamEvent | None:
         """Record that the content of this event of the session is removed; nothing when it was already.
 
-        `left` is what is left of it, where it is a prompt, and `through` the version of the event for whose
+        Of a prompt `form` are figures that stay for good, `left` is what is left of it. `through` is the version of the event for whose
         sake it is redacted too. Raises `LegalHoldError`, and `NotRedactableError` when the event has no
         content of its own, or is the metadata that are in force.
         """
@@ -378,7 +379,7 @@ class Session(BaseAggregate[UUID]):
             commitment_kept=committed,
             reason=_said("reason", reason),
             by=_said("by", by),
-            parts=_form_text(target),
+            form=_form_text(target) if form is None else to_json_text(dict(form), "form"),
             through=through,
             content=content,
             **salted,

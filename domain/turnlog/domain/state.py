@@ -87,8 +87,8 @@ class SessionState(NamedTuple):
     def to_text(self) -> str:
         """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
 
-        That is `;h` with the holds, `;b` with the newest boundary, `;r` with the newest redaction, `;t` with the
-        open turns as a JSON list without a semicolon, and `;` with the awaited calls as a JSON list.
+        That is `;h` with the holds, `;b` with the newest boundary, `;r` with the newest redaction, `;t` with
+        the open turns as a JSON list without a semicolon, and `;` with the awaited calls as a JSON list.
         """
         parts = [
             ranges_text(self.view) + ("!" if self.sealed else ""),

@@ -9,6 +9,7 @@ from turnlog.application.audit.errors import (
     InvalidSignatureError,
     NoSummaryError,
     PromptMismatchError,
+    PromptRedactedError,
     UnknownCallError,
     UnknownRendererError,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "Prices",
     "PromptMismatchError",
     "PromptRecorder",
+    "PromptRedactedError",
     "Reason",
     "RecordedCall",
     "Renderer",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from turnlog.domain.errors import TurnlogError, shown
+from turnlog.domain.log import RedactionMark
 
 
 class AuditError(TurnlogError):
@@ -60,6 +61,23 @@ class PromptMismatchError(AuditError):
         self.renderer = renderer
         self.body = body
         """What was rendered, which is not what was sent."""
+
+
+class PromptRedactedError(AuditError):
+    """Something that the call told was redacted since, so its body is not known any more.
+
+    `body` is what is left of it, with placeholders in the gaps; None when a redaction removed it as a whole.
+    """
+
+    def __init__(self, call_id: str, mark: RedactionMark, body: bytes | None) -> None:
+        left = "What is left of it is in `body`." if body is not None else "Nothing of it is left."
+        super().__init__(
+            f"Call {shown(call_id)} told what was redacted on {mark.at.date()} by {shown(mark.by)} "
+            f"({mark.reason}). {left}"
+        )
+        self.call_id = call_id
+        self.mark = mark
+        self.body = body
 
 
 class InvalidPromptError(AuditError):

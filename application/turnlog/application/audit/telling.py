@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from turnlog.application.audit import bodies
 from turnlog.application.audit.core import Moment
 from turnlog.application.audit.errors import (
     AuditError,
     PromptMismatchError,
+    PromptRedactedError,
     UnknownCallError,
     UnknownRendererError,
 )
@@ -34,7 +35,11 @@ from turnlog.application.audit.tracing import Tracing
 from turnlog.application.audit.views import Views
 from turnlog.application.chat.model import ChatRequest
 from turnlog.application.writing import SessionKey
+from turnlog.domain.entries import mark_of
 from turnlog.domain.errors import UnknownEventError
+from turnlog.domain.events import ContentRedacted
+from turnlog.domain.frozen import frozen
+from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Message
 
@@ -94,11 +99,14 @@ class Telling(Views, Tracing, Recording):
         Of a call that was sent several times the newest attempt, unless one is named. The hash that was
         recorded proves the bytes. Raises `UnknownCallError`, `UnknownRendererError` when this installation
         does not have the renderer, `PromptMismatchError` when what comes out is not what was sent,
+        `PromptRedactedError` with the body around the gaps when something of it was redacted since, and
         `SessionNotFoundError`.
         """
         key, _ = self._opened(session_id)
         prompt = self._prompt(key, call_id, attempt)
         payload = prompt.payload or {}
+        if prompt.redacted:
+            raise PromptRedactedError(call_id, prompt.redacted, self._body_left(key, payload, call_id))
         body = self._body(key, payload, call_id)
         if not is_sealed(payload, body):
             raise PromptMismatchError(call_id, str(payload.get("renderer") or "the log"), body)
@@ -147,7 +155,7 @@ class Telling(Views, Tracing, Recording):
         entries = self._streams.entries(
             key.aggregate_id, session_id, after=found.event.version, upto=newest.version
         )
-        prompts = [entry for entry in entries if entry.type == EventType.PROMPT_RENDERED]
+        prompts = [self._with_left(key, one) for one in entries if one.type == EventType.PROMPT_RENDERED]
         return Carried(
             session_id=session_id,
             event=found.event,
@@ -169,6 +177,8 @@ class Telling(Views, Tracing, Recording):
     ) -> Iterator[CarriedPrompt]:
         for prompt in prompts:
             payload = prompt.payload or {}
+            if prompt.redacted and "told" not in payload:
+                continue
             told = _stored(self._conversation(key, payload))
             how = {hows[entry.version] for entry in told if entry.version in hows}
             if not how:
@@ -197,7 +207,7 @@ class Telling(Views, Tracing, Recording):
             return None
         key, _ = self._opened(session_id)
         entry = self._entry(key, moment)
-        return entry if entry.type == EventType.PROMPT_RENDERED else None
+        return self._with_left(key, entry) if entry.type == EventType.PROMPT_RENDERED else None
 
     def _prompt(self, key: SessionKey, call_id: str, attempt: int | None) -> SessionEvent:
         """The event of an attempt, the newest one by default."""
@@ -217,7 +227,30 @@ class Telling(Views, Tracing, Recording):
             entry = self._entry(key, event_id)
         except UnknownEventError:
             return None
-        return entry if entry.type == EventType.PROMPT_RENDERED else None
+        return self._with_left(key, entry) if entry.type == EventType.PROMPT_RENDERED else None
+
+    def _with_left(self, key: SessionKey, entry: SessionEvent) -> SessionEvent:
+        """The entry; a redacted prompt or content with what is left of it, where its last redaction keeps
+        that."""
+        mark = entry.redacted
+        while mark is not None:
+            redaction = self._streams.event_at(key.aggregate_id, mark.version)
+            if not isinstance(redaction, ContentRedacted):
+                break
+            mark = mark_of(redaction)
+            if mark is None and redaction.content is not None:
+                left = cast("dict[str, Any]", from_json_text(redaction.content))
+                return replace(entry, payload=frozen(left))
+        return entry
+
+    def _body_left(self, key: SessionKey, payload: Mapping[str, Any], call_id: str) -> bytes | None:
+        """The body around the gaps; None when too little of it is left."""
+        if not payload.keys() & {"told", "patch", "literal"}:
+            return None
+        try:
+            return self._body(key, payload, call_id)
+        except Exception:  # a renderer may refuse what is left
+            return None
 
     def _body(self, key: SessionKey, payload: Mapping[str, Any], call_id: str) -> bytes:
         """The bytes that the payload keeps."""
@@ -262,8 +295,9 @@ class Telling(Views, Tracing, Recording):
     def _content(self, key: SessionKey) -> Callable[[str], Any]:
         def content(name: str) -> Any:
             try:
-                return (self._entry(key, content_id(name)).payload or {})["content"]
-            except UnknownEventError as error:
+                entry = self._with_left(key, self._entry(key, content_id(name)))
+                return (entry.payload or {})["content"]
+            except (UnknownEventError, KeyError) as error:
                 raise AuditError(
                     f"The log holds no content {name}, which a prompt names: run `turnlog audit verify`."
                 ) from error

@@ -17,6 +17,7 @@ def redact_event(
     version: int | None,
     reason: str,
     by: str,
+    cascade: bool,
     confirmed: bool,
 ) -> int:
     """Remove a content, if that was confirmed; not status 0 while a byte of it may be left."""
@@ -30,7 +31,7 @@ def redact_event(
                 f"This would remove the content of event {named!r} of session {session_id!r} for good. "
                 "Add --yes to do it."
             )
-        redaction = service.redact(session_id, named, reason=reason, by=by)
+        redaction = service.redact(session_id, named, reason=reason, by=by, cascade=cascade)
     if settings.json:
         write_json(_data(redaction, named))
     else:
@@ -45,6 +46,9 @@ def _data(redaction: Redaction, named: str | int) -> dict[str, object]:
         "version": redaction.version,
         "is_repeat": redaction.is_repeat,
         "redacted": list(redaction.redacted),
+        "summaries": list(redaction.summaries),
+        "prompts": list(redaction.prompts),
+        "metadata": list(redaction.metadata),
         "erasure": redaction.erasure,
         "reason": redaction.reason,
     }
@@ -53,7 +57,20 @@ def _data(redaction: Redaction, named: str | int) -> dict[str, object]:
 def _text(settings: Settings, redaction: Redaction, named: str | int) -> str:
     event = f"Event {one_line(str(named))} of session {one_line(redaction.session_id)}"
     done = "had been redacted before" if redaction.is_repeat else "is redacted"
+    lines = [f"{event} {done}. Nothing of its content is left in {visible(str(settings.database))}."]
     if redaction.erasure == "pending":
         why = visible(redaction.reason or "")
-        return f"{event} {done}, but its erasure is pending. {why}\n`turnlog sweep` completes it."
-    return f"{event} {done}. Nothing of its content is left in {visible(str(settings.database))}."
+        lines = [f"{event} {done}, but its erasure is pending. {why}", "`turnlog sweep` completes it."]
+    further = len(redaction.redacted) - 1
+    if further > 0:
+        lines.append(f"Redacted with it: {further:,} further {'events' if further > 1 else 'event'}.")
+    carriers = {
+        "summaries": redaction.summaries,
+        "prompts": redaction.prompts,
+        "metadata at version": redaction.metadata,
+    }
+    named_too = [f"{kind} {', '.join(map(str, ids))}" for kind, ids in carriers.items() if ids]
+    if named_too:
+        lines.append(one_line(f"What may carry it on: {'; '.join(named_too)}."))
+        lines.append("--cascade redacts these too; metadata in force have to be replaced first.")
+    return "\n".join(lines)

@@ -101,6 +101,9 @@ def redact(
             min=0, metavar="N", help="The event at this version, as metadata have no id.", show_default=False
         ),
     ] = None,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Redact summaries and prompts that may carry it on, too.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Really remove it.")] = False,
     db: Database = None,
     as_json: Json = False,
@@ -109,7 +112,16 @@ def redact(
     from turnlog.infrastructure.cli.redacting import redact_event
 
     settings = settings_of(context, db, as_json)
-    return redact_event(settings, session, event=event, version=version, reason=reason, by=by, confirmed=yes)
+    return redact_event(
+        settings,
+        session,
+        event=event,
+        version=version,
+        reason=reason,
+        by=by,
+        cascade=cascade,
+        confirmed=yes,
+    )
 
 
 def sweep(

@@ -1,0 +1,198 @@
+"""Where else in the log a redacted content stands: prompts that told it, summaries that carry it on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from turnlog.application.audit.telling import Telling
+from turnlog.application.audit.tracing import Tracing
+from turnlog.application.spread import Gap, Spread
+from turnlog.application.writing import SessionKey
+from turnlog.domain.entries import entry_of, mark_of
+from turnlog.domain.events import ContentEvent, ContentRedacted, MetadataUpdated, SessionOpened, StreamEvent
+from turnlog.domain.json_text import from_json_text, to_json_text
+from turnlog.domain.log import EventType, SessionEvent
+from turnlog.domain.messages import Message, Part
+from turnlog.domain.redaction import redacted_text
+
+_SEAL: Final = ("salt", "digest", "bytes")
+"""What would let a body be found by trying."""
+
+_FIGURES: Final = ("call", "attempt", "view", "branch", "model", "renderer", "stream")
+"""What stays of a prompt for good: no content."""
+
+_CERTAIN: Final = 8
+"""Characters from which on a text that contains another one surely quotes it."""
+
+_OF_PROMPTS: Final = (EventType.PROMPT_RENDERED, EventType.PROMPT_CONTENT)
+
+
+class Spreading(Telling):
+    """Follows a message through the log."""
+
+    def spread(
+        self,
+        key: SessionKey,
+        target: SessionEvent,
+        metadata_version: int | None,
+        *,
+        cascade: bool,
+        reason: str,
+    ) -> Spread:
+        """Where the message went. With `cascade` what may carry it on is among the gaps as well.
+
+        Reads the log once.
+        """
+        spread = Spread()
+        carried = Tracing.carried(self, key.session_id, target.id)
+        gone = {target.version: target.message}
+        for summary in (ref for one in carried.summaries for ref in one.summary):
+            event = self._streams.event_at(key.aggregate_id, summary.version)
+            entry = None if event is None else entry_of(event, key.session_id)
+            if event is None or entry is None or entry.redacted:
+                continue
+            if cascade:
+                spread.gaps.append(Gap(event))
+                gone[entry.version] = entry.message
+            else:
+                spread.summaries.append(entry.id)
+        eraser = _Pieces([message for message in gone.values() if message], redacted_text(reason))
+        summaries = {ref.version for one in carried.summaries for ref in one.summary}
+        for event in self._streams.log(key.aggregate_id):
+            if isinstance(event, (SessionOpened, MetadataUpdated)):
+                self._metadata_gap(spread, event, eraser, metadata_version, cascade=cascade)
+                continue
+            entry = entry_of(event, key.session_id) if isinstance(event, ContentEvent) else None
+            if entry is not None and entry.type in _OF_PROMPTS and entry.version > target.version:
+                self._prompt_gap(key, spread, event, entry, gone, summaries, eraser, cascade=cascade)
+        return spread
+
+    @staticmethod
+    def _metadata_gap(
+        spread: Spread, event: ContentEvent, eraser: _Pieces, in_force: int | None, *, cascade: bool
+    ) -> None:
+        if event.is_redacted or event.content is None or not eraser.stands_in(from_json_text(event.content)):
+            return
+        if cascade and event.originator_version != in_force:
+            spread.gaps.append(Gap(event))
+        else:
+            spread.metadata.append(event.originator_version)
+
+    def _prompt_gap(
+        self,
+        key: SessionKey,
+        spread: Spread,
+        event: StreamEvent,
+        entry: SessionEvent,
+        gone: Mapping[int, Message | None],
+        summaries: set[int],
+        eraser: _Pieces,
+        *,
+        cascade: bool,
+    ) -> None:
+        newest, payload = self._holder(key, event, entry)
+        if newest is None:
+            return
+        if entry.type == EventType.PROMPT_CONTENT:
+            if eraser.stands_in(payload):
+                spread.gaps.append(Gap(newest, {}, eraser.without(payload)))
+            return
+        told = {one.version for one in self._conversation(key, payload) if isinstance(one, SessionEvent)}
+        is_own = "literal" in payload or "patch" in payload
+        if told & gone.keys() or eraser.stands_in(payload):
+            left = None if cascade and is_own else self._left(key, payload, gone, eraser)
+            spread.gaps.append(Gap(newest, _figures(payload), left))
+        if not cascade and (told & summaries or (is_own and told & gone.keys())):
+            spread.prompts.append(str(payload.get("call", entry.id)))
+
+    def _holder(
+        self, key: SessionKey, event: StreamEvent, entry: SessionEvent
+    ) -> tuple[StreamEvent | None, Mapping[str, Any]]:
+        """The event that holds the payload now: the prompt itself, or the last of its redactions."""
+        mark = entry.redacted
+        if mark is None:
+            return event, entry.payload or {}
+        while mark is not None:
+            holder = self._streams.event_at(key.aggregate_id, mark.version)
+            if not isinstance(holder, ContentRedacted) or (holder.content is None):
+                return None, {}
+            if not holder.is_redacted:
+                return holder, cast("dict[str, Any]", from_json_text(holder.content))
+            mark = mark_of(holder)
+        return None, {}
+
+    def _left(
+        self, key: SessionKey, payload: Mapping[str, Any], gone: Mapping[int, object], eraser: _Pieces
+    ) -> dict[str, Any]:
+        """The payload without what proves the body, and without what it holds of the content by value."""
+        kept = {name: value for name, value in payload.items() if name not in _SEAL}
+        if "told" in kept:
+            base = self._base(key, payload)
+            kept["told"] = [
+                str(item["of"])
+                if isinstance(item, Mapping) and "of" in item and base[item["of"]].version in gone
+                else item
+                for item in kept["told"]
+            ]
+        if "base64" in kept.get("literal", ()):
+            del kept["literal"]
+        return cast("dict[str, Any]", eraser.without(kept))
+
+
+class _Pieces:
+    """The texts of messages, which are looked for in what quotes them."""
+
+    def __init__(self, messages: Sequence[Message], placeholder: str) -> None:
+        texts = {text for message in messages for text in _texts(message.parts) if text.strip()}
+        self._whole = frozenset(texts)
+        forms = {form for text in texts if len(text) >= _CERTAIN for form in _forms(text)}
+        self._long = sorted(forms, key=len, reverse=True)
+        self._placeholder = placeholder
+
+    def stands_in(self, value: Any) -> bool:
+        """Whether a text in the JSON value quotes one of them."""
+        return self.without(value) != value
+
+    def without(self, value: Any) -> Any:
+        """The value with a placeholder instead of what is quoted."""
+        if isinstance(value, str):
+            return self._cut(value)
+        if isinstance(value, Mapping):
+            return {name: self.without(item) for name, item in cast("Mapping[str, Any]", value).items()}
+        if isinstance(value, (list, tuple)):
+            return [self.without(item) for item in cast("list[Any]", value)]
+        return value
+
+    def _cut(self, text: str) -> str:
+        if text in self._whole:
+            return self._placeholder
+        for piece in self._long:
+            if piece in text:
+                text = text.replace(piece, self._placeholder)
+        return text
+
+
+def _forms(text: str) -> Iterator[str]:
+    """The text as it is, and as it stands in JSON and in JSON within JSON."""
+    yield text
+    for escaped in (to_json_text(text), json.dumps(text)):
+        yield escaped[1:-1]
+        yield json.dumps(escaped)[3:-3]
+
+
+def _texts(parts: Sequence[Part]) -> Iterator[str]:
+    """What the parts say."""
+    for part in parts:
+        fields = vars(part)
+        for name in ("content", "arguments", "response", "uri", "file_id"):
+            value = fields.get(name)
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, tuple):
+                yield from _texts(cast("Sequence[Part]", value))
+
+
+def _figures(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: payload[name] for name in _FIGURES if name in payload}
