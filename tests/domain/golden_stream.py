@@ -219,10 +219,9 @@ def _redacted() -> list[StreamEvent]:
     assert isinstance(message, ContentEvent)
     assert isinstance(payload, ContentEvent)
     told: Any = {"reason": "asked for ≠", "by": "bob"}
+    left: Any = {"left": {"told": ["0"]}, "form": {"call": "c"}}
     first = session.redact(message, event_id="r3", now=next(clock), **told)
-    second = session.redact(
-        payload, event_id="r4", form={"call": "c"}, left={"told": ["0"]}, through=1, now=next(clock), **told
-    )
+    second = session.redact(payload, event_id="r4", through=1, now=next(clock), **left, **told)
     assert isinstance(first, ContentRedacted)
     assert isinstance(second, ContentRedacted)
     opened = session.recorded[0]

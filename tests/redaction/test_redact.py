@@ -186,7 +186,8 @@ def test_an_event_that_is_not_there_is_not_redacted(sessions: SessionService) ->
 
 
 def test_a_redaction_has_a_reason_and_somebody_who_asked(sessions: SessionService) -> None:
-    for words in ({"reason": " ", "by": "bob"}, {"reason": "asked", "by": ""}):
+    unsaid: list[Any] = [{"reason": " ", "by": "bob"}, {"reason": "asked", "by": ""}]
+    for words in unsaid:
         with pytest.raises(InvalidSettingError):
             sessions.redact(SID, "u1", **words)
 

@@ -51,9 +51,11 @@ class Redacting(ServiceCore):
 
         Prompts that told a message keep its place and lose their proof, and what they hold of it by value.
         The result names the summaries, the prompts and the metadata that may carry it on; with `cascade` the
-        contents of these go too, but for metadata in force. Raises `UnknownEventError`, `NotRedactableError` for what has no
-        content of its own and for the metadata that are in force, `LegalHoldError`, and
-        `ErasureUnsupportedError` when this store cannot remove a content; nothing is recorded then.
+        contents of these go too, but for metadata in force.
+
+        Raises `UnknownEventError`, `NotRedactableError` for what has no content of its own and for the
+        metadata that are in force, `LegalHoldError`, and `ErasureUnsupportedError` when this store cannot
+        remove a content; nothing is recorded then.
         """
         key = self._key(session_id)
         eraser = self._eraser

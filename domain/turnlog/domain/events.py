@@ -348,9 +348,9 @@ class HoldReleased(StreamEvent):
 class ContentRedacted(ContentEvent):
     """The content of the event at `redacted_version` was removed; the store writes a marker over it.
 
-    `commitment_kept` is the commitment that it leaves. `form` is JSON text: the parts of a message without what
-    they said, or the figures of a prompt. `through` is the version of the event for whose sake this one was
-    redacted too. `content` is what is left of a prompt.
+    `commitment_kept` is the commitment that it leaves. `form` is JSON text: the parts of a message without
+    what they said, or the figures of a prompt. `through` is the version of the event for whose sake this one
+    was redacted too. `content` is what is left of a prompt.
     """
 
     TOPIC = "turnlog.domain.events:ContentRedacted"

@@ -351,9 +351,9 @@ class Session(BaseAggregate[UUID]):
     ) -> StreamEvent | None:
         """Record that the content of this event of the session is removed; nothing when it was already.
 
-        Of a prompt `form` are figures that stay for good, `left` is what is left of it. `through` is the version of the event for whose
-        sake it is redacted too. Raises `LegalHoldError`, and `NotRedactableError` when the event has no
-        content of its own, or is the metadata that are in force.
+        Of a prompt `form` are figures that stay for good, `left` is what is left of it. `through` is the
+        version of the event for whose sake it is redacted too. Raises `LegalHoldError`, and
+        `NotRedactableError` when the event has no content of its own, or is the metadata that are in force.
         """
         if not isinstance(target, ContentEvent):
             raise NotRedactableError(target.originator_version, "it holds no content that could be removed")

@@ -153,7 +153,7 @@ class _Pieces:
 
     def stands_in(self, value: Any) -> bool:
         """Whether a text in the JSON value quotes one of them."""
-        return self.without(value) != value
+        return bool(self.without(value) != value)
 
     def without(self, value: Any) -> Any:
         """The value with a placeholder instead of what is quoted."""
