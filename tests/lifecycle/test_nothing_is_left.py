@@ -1,4 +1,4 @@
-"""After a delete no byte of the content is in the SQLite file, its write-ahead log or the index."""
+"""After a delete or a redaction no byte of the content is in the SQLite file, its log or the index."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ import pytest
 from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool
 from tests.support.conformance_stores import NoTokens
 
+from turnlog.application.audit import SessionAudit
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import SummaryRequest
-from turnlog.domain.log import EventType, NewEvent
+from turnlog.domain.log import EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message, ToolCallPart
 from turnlog.domain.query import EventQuery
 from turnlog.domain.session import Session
@@ -67,12 +68,14 @@ class Told:
     def text(self) -> str:
         return " ".join(self.word() for _ in range(self.dice.choice(SIZES)))
 
-    def left_in(self, path: Path) -> set[str]:
-        """The words that are found in the files of the database."""
+    def left_in(self, path: Path, words: set[str] | None = None) -> set[str]:
+        """The words, or these of them, that are found in the files of the database."""
         files = (path.with_name(path.name + end) for end in ("", "-wal", "-journal"))
         found = b"\n".join(file.read_bytes() for file in files if file.exists())
         runs = (match.group().decode() for match in re.finditer(rb"[A-Za-z]{%d,}" % WORD, found))
-        return self.words & {run[at : at + WORD] for run in runs for at in range(len(run) - WORD + 1)}
+        return (self.words if words is None else words) & {
+            run[at : at + WORD] for run in runs for at in range(len(run) - WORD + 1)
+        }
 
 
 class Reader:
@@ -264,3 +267,94 @@ def test_no_word_is_left_of_what_was_stored_before_the_recorder_wrote_rows(path:
         assert sessions.delete_expired(BEGIN) == SESSIONS
         assert sessions.sweep().pending == 0
         assert [told.left_in(path) for told in tolds] == [set()] * SESSIONS
+
+
+def words_of(event: SessionEvent) -> set[str]:
+    """The words that the event holds as content; ids of calls are none."""
+    said = event.message.to_dict() if event.message else dict(event.payload or {})
+    without_ids = re.sub(r"'id': '[^']*'", "", repr(said))
+    return set(re.findall(rf"(?<![A-Za-z])[A-Za-z]{{{WORD}}}(?![A-Za-z])", without_ids))
+
+
+def redact_some(sessions: SessionService, told: Told, path: Path) -> dict[str, set[str]]:
+    """Redact a third of what the session was told; by event what is left of it."""
+    events = [event for event in sessions.get_events(told.id) if words_of(event)]
+    chosen = told.dice.sample(events, len(events) // 3)
+    for event in chosen:
+        assert sessions.redact(told.id, event.id, reason="asked", by="bob").erasure == "done"
+    return {event.id: told.left_in(path, words_of(event)) for event in chosen}
+
+
+SETTINGS: tuple[dict[str, str], ...] = ({}, {"COMPRESSOR_TOPIC": "zlib"}, WITHOUT_ROWS)
+
+
+@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "compressed", "plain"))
+@pytest.mark.parametrize("seed", range(2))
+def test_no_word_of_a_redacted_event_is_left(path: Path, seed: int, env: dict[str, str]) -> None:
+    with service(path, **env) as one, service(path, **env) as two, reading(path) as reader:
+        tolds = interleaved([one, two], seed)
+        reader.tell("read")
+        one.search_all(EventQuery(keywords="heron"))
+        random.Random(seed).shuffle(tolds)
+        for told in tolds[:8]:
+            left = redact_some(two, told, path)
+            assert left == {event_id: set() for event_id in left}
+        assert SessionAudit(one).verify().findings == ()
+
+
+@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "compressed", "plain"))
+def test_no_word_is_left_of_a_deleted_session_whose_neighbours_were_redacted(
+    path: Path, env: dict[str, str]
+) -> None:
+    with service(path, **env) as sessions:
+        tolds = interleaved([sessions], seed=3)
+        for told in tolds[:10]:
+            redact_some(sessions, told, path)
+        for told in tolds[10:14]:
+            assert sessions.delete(told.id).erasure == "done"
+            assert told.left_in(path) == set()
+
+
+def test_a_redaction_that_a_reader_in_another_process_holds_up_a_sweep_completes(path: Path) -> None:
+    with service(path, SQLITE_LOCK_TIMEOUT="1") as sessions, reading(path) as reader:
+        told = interleaved([sessions], seed=5)[7]
+        event = next(event for event in sessions.get_events(told.id) if words_of(event))
+        reader.tell("hold")
+        assert sessions.redact(told.id, event.id, reason="asked", by="bob").erasure == "pending"
+        reader.tell("leave")
+        assert sessions.sweep().pending == 0
+        assert told.left_in(path, words_of(event)) == set()
+
+
+def test_former_metadata_that_were_redacted_are_nowhere(path: Path) -> None:
+    with service(path) as sessions:
+        told = interleaved([sessions], seed=6)[3]
+        title = told.word()
+        version = sessions.update_metadata(told.id, {"title": title})
+        sessions.update_metadata(told.id, {})
+        assert sessions.redact(told.id, version, reason="asked", by="bob").erasure == "done"
+        assert told.left_in(path, {title}) == set()
+
+
+def test_a_crash_between_the_redaction_and_the_erasure_is_completed_by_a_sweep(path: Path) -> None:
+    with service(path, **WITHOUT_ROWS) as sessions:
+        told = interleaved([sessions], seed=7)[3]
+        event = next(event for event in sessions.get_events(told.id) if words_of(event))
+        eraser = vars(sessions)["_eraser"]
+        vars(sessions)["_eraser"] = Crashing()
+        with pytest.raises(KeyboardInterrupt):
+            sessions.redact(told.id, event.id, reason="asked", by="bob")
+        vars(sessions)["_eraser"] = eraser
+    with service(path, **WITHOUT_ROWS) as sessions:
+        assert sessions.sweep(None).completed == 1
+        assert told.left_in(path, words_of(event)) == set()
+        assert sessions.get_event(told.id, event.id).redacted
+
+
+class Crashing:
+    """Stands for a process that dies between the write and the erasure."""
+
+    redacts = True
+
+    def redact(self, redactions: object) -> None:  # noqa: ARG002 - the port's argument
+        raise KeyboardInterrupt

@@ -19,7 +19,7 @@ from turnlog.application.erasing import SessionEraser
 from turnlog.application.ledger import RowLedger, StreamLedger
 from turnlog.application.mapper_check import check_mapper
 from turnlog.application.passes import PassLog
-from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder, keeps_recall
 from turnlog.application.sessions import ROWS_RECORDERS, Sessions
 from turnlog.application.storage import unlocked
 from turnlog.application.streams import Lru, SessionStreams
@@ -105,6 +105,7 @@ class ServiceCore:
         self._streams = SessionStreams(self._app)
         recorder = self._app.recorder
         if isinstance(recorder, SessionRowsRecorder):
+            recorder.keeps_recall = keeps_recall(self._app.env)
             recorder.bind(self._app.mapper)
             self._directory: Directory = recorder.directory
             self._writer = Writer(self._app, self._streams, RowLedger(recorder))

@@ -6,14 +6,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, StoredEvent
+from eventsourcing.utils import strtobool
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery
+
+RECALL: Final = "TURNLOG_RECALL_INDEX"
+"""Set to `no`, nothing indexes what was said: an index is plain text, whatever encrypts the log."""
+
+
+def keeps_recall(env: Mapping[str, str]) -> bool:
+    """Whether an application with this environment has what was said indexed."""
+    return strtobool(env.get(RECALL) or "yes")
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,9 @@ class SessionRowsRecorder(ABC):
     The rows are derived from the stored events through the application's mapper, so they are right whoever
     saves. An unbound recorder refuses events of sessions.
     """
+
+    keeps_recall = True
+    """Whether it indexes what was said; without that every search reads the logs."""
 
     @abstractmethod
     def bind(self, mapper: Mapper[Any]) -> None:

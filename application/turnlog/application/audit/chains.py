@@ -55,6 +55,7 @@ class StreamCheck:
         self.tombstone: SessionDeleted | None = None
         self.proven: set[int] = set()
         self.refuted: set[int] = set()
+        self.unerased: list[int] = []
         self._version = -1
         self._head = GENESIS
         self._links: frozenset[str] | None = frozenset((GENESIS,))
@@ -202,7 +203,10 @@ class StreamCheck:
         """A redaction names the version whose content it removed, and its commitment; the rest is marker."""
         version = redaction.redacted_version
         target = self._absent.get(version)
-        if target is None or target.commitment != redaction.commitment_kept:
+        if target is None:
+            self.unerased.append(version)
+            return
+        if target.commitment != redaction.commitment_kept:
             return
         del self._absent[version]
         if target.content != redaction.marker:

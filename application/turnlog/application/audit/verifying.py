@@ -210,6 +210,11 @@ class _Audit:
         self.events += check.events
         if head is None and has_rows and check.events:
             report(FindingKind.UNKNOWN_SESSION, None, "the store has events of it, and no row")
+        for version in check.unerased:
+            name = session_id or aggregate_id.hex
+            self.notes.append(
+                f"session {name}: what was redacted at version {version} is still there: run a sweep"
+            )
         self._history(check, exported, report)
 
     def check_passes(self, aggregate_id: UUID) -> None:

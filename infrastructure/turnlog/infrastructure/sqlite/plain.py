@@ -11,6 +11,7 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 from eventsourcing.utils import strtobool
 
 from turnlog.application.aids import StoreAids
+from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.streams import id_form
 from turnlog.domain.events import ContentRedacted
@@ -33,7 +34,11 @@ def plain_aids(app: Application[UUID]) -> StoreAids:
         if not strtobool(app.env.get("CREATE_TABLE") or "yes"):
             return StoreAids()
         unlocked(rows.create_table)
-    index = CaughtUpRecallIndex(rows, app.mapper, recorder.events_table_name) if rows.index else None
+    index = None
+    if rows.index is not None and keeps_recall(app.env):
+        index = CaughtUpRecallIndex(rows, app.mapper, recorder.events_table_name)
+    elif rows.index is not None and rows.index.holds_something():
+        unlocked(rows.index.empty)
     return StoreAids(CaughtUpDirectory(rows), index, PlainSqliteEraser(rows, app))
 
 

@@ -25,6 +25,7 @@ from turnlog.application.recall import message_text
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery, searchable
+from turnlog.infrastructure.sqlite.secure import writing
 
 MAX_LAG: Final = 128
 """Events that may be stored and not indexed yet."""
@@ -132,6 +133,19 @@ class SqliteRecallIndex:
             "INSERT OR REPLACE INTO turnlog_recall_mark VALUES (1, ?, ?, ?, ?)",
             (last["rowid"], last["originator_id"], last["originator_version"], _RULE),
         )
+
+    def holds_something(self) -> bool:
+        """Whether anything was ever indexed."""
+        with storage_errors(), self._datastore.transaction(commit=False) as cursor:
+            return bool(_parts(cursor))
+
+    def empty(self) -> None:
+        """Forget all that is indexed."""
+        with writing(self._datastore) as cursor:
+            for part in _parts(cursor):
+                cursor.execute(f"DROP TABLE turnlog_recall_{part}")
+            cursor.execute("DELETE FROM turnlog_recall_parts")
+            cursor.execute("DELETE FROM turnlog_recall_mark")
 
     def remove(
         self,

@@ -22,6 +22,7 @@ from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
+from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
 from turnlog.infrastructure.sqlite.secure import secure, writing
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         if self._lacks_rows:
             unlocked(lambda: self._make_rows(mapper))
         self._mapper = mapper
+        if not self.keeps_recall and (index := self._index) and index.holds_something():
+            unlocked(index.empty)
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
@@ -92,16 +95,21 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         return directory.SqliteDirectory(self.datastore)
 
     @property
-    def recall(self) -> recall.SqliteRecallIndex | None:
-        """The index of what was said in this file, None without a mapper or without FTS5 in this SQLite."""
+    def recall(self) -> SqliteRecallIndex | None:
+        """The index of what was said in this file, None where there is to be none."""
+        return self._index if self.keeps_recall else None
+
+    @property
+    def _index(self) -> SqliteRecallIndex | None:
+        """The index, also where it is kept no longer; None without a mapper or without FTS5 here."""
         if self._mapper is None or not recall.is_supported():
             return None
-        return recall.SqliteRecallIndex(self.datastore, self._mapper, self.events_table_name)
+        return SqliteRecallIndex(self.datastore, self._mapper, self.events_table_name)
 
     @property
     def eraser(self) -> eraser.SqliteEraser:
         """What erases deleted sessions from this file."""
-        return eraser.SqliteEraser(self.datastore, self.events_table_name, self.recall)
+        return eraser.SqliteEraser(self.datastore, self.events_table_name, self._index)
 
     def backup(self, file: str) -> None:
         """Copy the database, as it is at one moment, into a file that does not exist yet."""
@@ -159,7 +167,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """Remove the contents that are redacted, and what was derived from them."""
         if not redactions or self._mapper is None:
             return
-        if index := self.recall:
+        if index := self._index:
             index.remove(c, aggregate_id, {one.redacted_version for one in redactions}, rewrite=False)
         for redaction in redactions:
             pending = eraser.overwrite_content(c, self.events_table_name, self._mapper, redaction)
@@ -167,7 +175,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def _remove(self, c: SQLiteCursor, aggregate_id: UUID, tombstone: SessionDeleted) -> None:
         """Remove what was derived from the deleted session, and its content if it is not to be kept."""
-        if index := self.recall:
+        if index := self._index:
             index.remove(c, aggregate_id, rewrite=False)  # the eraser does that, once for many deletions
         ledger.remove(c, aggregate_id)
         if self._mapper is not None and not tombstone.keeps_content:
