@@ -105,7 +105,7 @@ class ServiceCore:
         self._streams = SessionStreams(self._app)
         recorder = self._app.recorder
         if isinstance(recorder, SessionRowsRecorder):
-            recorder.keeps_recall = keeps_recall(self._app.env)
+            recorder.keeps_recall = keeps_recall(self._app.env, self._app.mapper)
             recorder.bind(self._app.mapper)
             self._directory: Directory = recorder.directory
             self._writer = Writer(self._app, self._streams, RowLedger(recorder))

@@ -25,7 +25,9 @@ from turnlog.application.erasing import (
     ErasureUnsupportedError,
     Sweep,
 )
+from turnlog.application.passes import passes_id
 from turnlog.application.ports import SessionRow, SessionRowsRecorder
+from turnlog.application.shredding import SessionShredder
 from turnlog.application.writing import Also, SessionKey
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -182,6 +184,7 @@ class Ending(ServiceCore):
         if self._eraser is None:
             raise ErasureUnsupportedError
         waiting = self._eraser.pending()
+        self._shred(self._eraser.erased())
         purged = 0 if purge_after is None else self._eraser.purge(_earlier(self._now(), purge_after))
         reason = self._eraser.scrub() or self._list_erased(self._eraser.erased())
         left = self._eraser.pending()
@@ -243,15 +246,25 @@ class Ending(ServiceCore):
         """See to it that nothing is left of these deleted sessions."""
         deleted = list(deleted)
         listing = self._list_erased(deleted)
-        if self._eraser is None:
-            return "unsupported", UNSUPPORTED
         try:
+            if self._eraser is None:
+                return ("done", listing) if self._shred(deleted) else ("unsupported", UNSUPPORTED)
             for erased in deleted:
                 self._eraser.erase(erased.aggregate_id)
+            self._shred(deleted)
             reason = self._eraser.scrub() or listing
         except StorageError as error:
             reason = str(error)
         return ("done", None) if reason is None else ("pending", reason)
+
+    def _shred(self, deleted: Iterable[Erased]) -> bool:
+        """Destroy the keys of these sessions; False where they have none."""
+        mapper = self._app.mapper
+        if not isinstance(mapper, SessionShredder):
+            return False
+        for erased in deleted:
+            mapper.shred((erased.aggregate_id, passes_id(erased.aggregate_id)))
+        return True
 
     def _keep(self, deleted: Iterable[Erased]) -> tuple[Erasure, str]:
         """What is said of sessions that are deleted and stay in the store."""

@@ -13,6 +13,7 @@ from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.utils import strtobool
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
+from turnlog.application.shredding import SessionShredder
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery
 
@@ -20,9 +21,12 @@ RECALL: Final = "TURNLOG_RECALL_INDEX"
 """Set to `no`, nothing indexes what was said: an index is plain text, whatever encrypts the log."""
 
 
-def keeps_recall(env: Mapping[str, str]) -> bool:
-    """Whether an application with this environment has what was said indexed."""
-    return strtobool(env.get(RECALL) or "yes")
+def keeps_recall(env: Mapping[str, str], mapper: object) -> bool:
+    """Whether an application with this environment has what was said indexed.
+
+    Sessions with keys of their own have not, unless it is asked for.
+    """
+    return bool(strtobool(env.get(RECALL) or ("no" if isinstance(mapper, SessionShredder) else "yes")))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 from eventsourcing.application import Application
 from eventsourcing.persistence import Mapper, StoredEvent
 
+from turnlog.application.shredding import SessionShredder
 from turnlog.application.streams import PAGE, id_form
 from turnlog.domain.events import STREAM_EVENTS, StreamEvent
 
@@ -97,6 +98,8 @@ class StoredStreams:
 
 def _plaintext(mapper: Mapper[Any], row: StoredEvent) -> bytes:
     """What the transcoder wrote, without compression and cipher."""
+    if isinstance(mapper, SessionShredder):
+        return mapper.unsealed(row)
     state = row.state
     if mapper.cipher:
         state = mapper.cipher.decrypt(state)

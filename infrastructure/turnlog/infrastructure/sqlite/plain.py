@@ -35,7 +35,7 @@ def plain_aids(app: Application[UUID]) -> StoreAids:
             return StoreAids()
         unlocked(rows.create_table)
     index = None
-    if rows.index is not None and keeps_recall(app.env):
+    if rows.index is not None and keeps_recall(app.env, app.mapper):
         index = CaughtUpRecallIndex(rows, app.mapper, recorder.events_table_name)
     elif rows.index is not None and rows.index.holds_something():
         unlocked(rows.index.empty)
