@@ -63,14 +63,14 @@ class Redacting(ServiceCore):
             raise ErasureUnsupportedError
         self._writer.current(key)
         version = self._redacted_version(key, event_id)
-        recorded: tuple[StreamEvent, ...] = ()
+        recorded: list[StreamEvent] = []
         target: StreamEvent | None = None
         spread = Spread()
         around = merged_context(context)
 
         def decide(session: Session) -> None:
-            nonlocal recorded, target, spread
-            recorded = ()
+            nonlocal target, spread
+            recorded.clear()
             target = self._streams.event_at(key.aggregate_id, version)
             if target is None or version > session.version:
                 raise UnknownEventError(session_id, str(event_id))
@@ -94,7 +94,7 @@ class Redacting(ServiceCore):
                     through=version,
                     context=around,
                 )
-            recorded = session.recorded
+            recorded[:] = session.recorded
 
         self._writer.write(key, decide, also=also)
         redactions = [event for event in recorded if isinstance(event, ContentRedacted)]

@@ -130,15 +130,18 @@ class Spreading(Telling):
         kept = {name: value for name, value in payload.items() if name not in _SEAL}
         if "told" in kept:
             base = self._base(key, payload)
-            kept["told"] = [
-                str(item["of"])
-                if isinstance(item, Mapping) and "of" in item and base[item["of"]].version in gone
-                else item
-                for item in kept["told"]
-            ]
+            kept["told"] = [_place(item, base, gone) for item in kept["told"]]
         if "base64" in kept.get("literal", ()):
             del kept["literal"]
         return cast("dict[str, Any]", eraser.without(kept))
+
+
+def _place(item: Any, base: Sequence[SessionEvent], gone: Mapping[int, object]) -> Any:
+    """An item of a conversation; where it is a redacted message in another form, its place alone."""
+    if not isinstance(item, Mapping):
+        return item
+    place = cast("Mapping[str, Any]", item).get("of")
+    return str(place) if place is not None and base[place].version in gone else cast("object", item)
 
 
 class _Pieces:

@@ -1,4 +1,4 @@
-"""Erasing deleted sessions from PostgreSQL: stubs over their events, and VACUUM for what stood there.
+"""Erasing from PostgreSQL: stubs over deleted sessions, markers over contents, VACUUM for what stood there.
 
 VACUUM removes the old rows of a table; it cannot while a transaction that began before the deletion may
 still look at them, nor where the role may not vacuum. What is in write-ahead logs, in archives of these and
@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
+from eventsourcing.persistence import Mapper, PersistenceError, ProgrammingError, StoredEvent
 from eventsourcing.postgres import PostgresDatastore
 from psycopg import Connection, Cursor
 from psycopg.errors import Diagnostic
@@ -23,7 +23,7 @@ from psycopg.rows import DictRow
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.domain.events import EventErased, SessionDeleted, as_uuid
+from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.postgres.rows import micros, time_of
 from turnlog.infrastructure.postgres.tables import Tables
 
@@ -49,7 +49,12 @@ _HELD: Final[LiteralString] = """
         UNION ALL SELECT 'prepared transaction', transaction FROM pg_prepared_xacts
         UNION ALL SELECT 'replication slot', xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
     ) AS held (kind, since)
-    WHERE age(since) >= (SELECT min(age(transaction)) FROM {erasures} WHERE aggregate_id = ANY (%s))
+    WHERE age(since) >= (
+        SELECT min(age(transaction)) FROM (
+            SELECT transaction FROM {erasures} WHERE aggregate_id = ANY (%s)
+            UNION ALL SELECT transaction FROM {redactions} WHERE pending
+        ) AS due
+    )
     LIMIT 1
 """
 
@@ -93,6 +98,48 @@ class Overwrite:
                 list(self.stubs),
                 micros(self.deleted_at),
             ),
+        )
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A marker to be put over one content, in the transaction of the redaction that names it."""
+
+    redaction: ContentRedacted
+
+    def execute(self, cursor: Cursor[DictRow], tables: Tables, mapper: Mapper[Any]) -> None:
+        """Put it over the content, and remember that old copies are left."""
+        redaction = self.redaction
+        place = (str(redaction.originator_id), redaction.redacted_version)
+        cursor.execute(
+            tables.sql(
+                "SELECT topic, state FROM {events} "
+                "WHERE originator_id = %s::{id_type} AND originator_version = %s FOR UPDATE"
+            ),
+            place,
+        )
+        row = cursor.fetchone()
+        version, form = redaction.redacted_version, redaction.originator_id
+        stored = None if row is None else StoredEvent(form, version, row["topic"], bytes(row["state"]))
+        target = None if stored is None else mapper.to_domain_event(stored)
+        if not isinstance(target, ContentEvent):
+            raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+        if not target.is_redacted:
+            if target.commitment_value() != redaction.commitment_kept:
+                raise ProgrammingError("The event to be redacted is not the one that was meant.")
+            cursor.execute(
+                tables.sql(
+                    "UPDATE {events} SET state = %s "
+                    "WHERE originator_id = %s::{id_type} AND originator_version = %s"
+                ),
+                (mapper.to_stored_event(target.redacted_by(redaction)).state, *place),
+            )
+        cursor.execute(
+            tables.sql(
+                "INSERT INTO {redactions} (aggregate_id, version, transaction) "
+                "VALUES (%s, %s, pg_current_xact_id()::xid)"
+            ),
+            (as_uuid(redaction.originator_id), redaction.originator_version),
         )
 
 
@@ -140,11 +187,19 @@ class PostgresEraser(SessionEraser):
     def erase(self, aggregate_id: UUID) -> None:
         """Nothing is left to do: the recorder did it."""
 
+    @property
+    def redacts(self) -> bool:
+        """It can."""
+        return True
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
+        """Nothing is left to do: the recorder did it."""
+
     def scrub(self) -> str | None:
         """Vacuum the tables, once no transaction is open that may still look at what was overwritten."""
         with storage_errors():
-            due = self._pending()
-            if not due:
+            due, redacted = self._pending(), self._redacted()
+            if not due and not redacted:
                 return None
             reason = self._held(due) or self._vacuum(_VACUUMED)
             if reason is None:
@@ -155,12 +210,18 @@ class PostgresEraser(SessionEraser):
                         ),
                         (due,),
                     )
+                    cursor.executemany(
+                        self._tables.sql(
+                            "UPDATE {redactions} SET pending = false WHERE aggregate_id = %s AND version = %s"
+                        ),
+                        redacted,
+                    )
         return reason
 
     def pending(self) -> int:
-        """How many sessions were overwritten and not scrubbed."""
+        """How many sessions and contents were overwritten and not scrubbed."""
         with storage_errors():
-            return len(self._pending())
+            return len(self._pending()) + len(self._redacted())
 
     def purge(self, before: datetime) -> int:
         """Remove the stubs, and give their space free."""
@@ -185,6 +246,12 @@ class PostgresEraser(SessionEraser):
         statement = self._tables.sql("SELECT aggregate_id FROM {erasures} WHERE pending")
         with self._datastore.get_connection() as connection:
             return [row["aggregate_id"] for row in connection.execute(statement).fetchall()]
+
+    def _redacted(self) -> list[tuple[UUID, int]]:
+        statement = self._tables.sql("SELECT aggregate_id, version FROM {redactions} WHERE pending")
+        with self._datastore.get_connection() as connection:
+            rows = connection.execute(statement).fetchall()
+        return [(row["aggregate_id"], row["version"]) for row in rows]
 
     def _held(self, due: Sequence[UUID]) -> str | None:
         """What still keeps the old rows of these deletions alive; waits a moment for it to end."""

@@ -146,6 +146,40 @@ class PostgresRecallIndex:
                 (max(indexed, upto), _RULE, position),
             )
 
+    def lock(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> None:
+        """Let nobody index messages of the session until this transaction has ended."""
+        cursor.execute(
+            self._tables.sql("SELECT 1 FROM {sessions} WHERE aggregate_id = %s FOR UPDATE"), (aggregate_id,)
+        )
+
+    def rewrite(self, cursor: Cursor[DictRow], aggregate_id: UUID, versions: Iterable[int]) -> None:
+        """Index the blocks of these versions anew, as their messages are now."""
+        row = cursor.execute(
+            self._tables.sql("SELECT position FROM {sessions} WHERE aggregate_id = %s"), (aggregate_id,)
+        ).fetchone()
+        if row is None:
+            return
+        position = row["position"]
+        blocks: set[tuple[int, int]] = set()
+        for version in versions:
+            found = cursor.execute(
+                self._tables.sql(
+                    "DELETE FROM {recall} WHERE position = %s AND first <= %s AND last >= %s "
+                    "RETURNING first, last"
+                ),
+                (position, version, version),
+            ).fetchall()
+            blocks.update((block["first"], block["last"]) for block in found)
+        for first, last in sorted(blocks):
+            self._index(cursor, aggregate_id, position, first, last)
+
+    def empty(self) -> None:
+        """Forget all that is indexed, if anything is."""
+        with storage_errors(), self._datastore.transaction(commit=True) as cursor:
+            cursor.execute(self._tables.sql("SELECT 1 FROM {recall} LIMIT 1"))
+            if cursor.fetchone() is not None:
+                cursor.execute(self._tables.sql("TRUNCATE {recall}, {recall_mark}"))
+
     def candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery
     ) -> Mapping[UUID, Sequence[int]] | None:

@@ -21,8 +21,9 @@ from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, SessionRowsRecorder
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import InvalidSettingError, StorageError
-from turnlog.domain.events import SessionDeleted, StreamEvent
+from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent, as_uuid
 from turnlog.infrastructure.postgres import directory, eraser, recall, tables
+from turnlog.infrastructure.postgres.eraser import Rewrite
 from turnlog.infrastructure.postgres.pool import bound, once_more
 from turnlog.infrastructure.postgres.recall import OUR_TOPICS
 from turnlog.infrastructure.postgres.rows import changes_of, joined
@@ -51,6 +52,7 @@ class _Batch:
     changes: str | None
     entries: str | None
     erasures: Sequence[eraser.Overwrite]
+    redactions: Sequence[Rewrite]
 
 
 class SessionRows(SessionRowsRecorder, _RecorderBehind):
@@ -81,6 +83,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def bind(self, mapper: Mapper[Any]) -> None:
         """Read stored events through this mapper from now on."""
         self._mapper = mapper
+        if not self.keeps_recall:
+            recall.PostgresRecallIndex(self.datastore, mapper, self._tables).empty()
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
@@ -102,7 +106,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     @property
     def recall(self) -> recall.PostgresRecallIndex | None:
         """The index of what was said in this database, None without a mapper."""
-        if self._mapper is None:
+        if self._mapper is None or not self.keeps_recall:
             return None
         return recall.PostgresRecallIndex(self.datastore, self._mapper, self._tables)
 
@@ -168,7 +172,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store events and their rows in one transaction; notification ids are in the order of commits."""
         batch = self._batch(stored_events)
-        if self._is_plain and batch.stored and not batch.erasures:
+        if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
             ids = once_more(self.datastore, lambda: self._append(batch), writes=True)
         else:
             ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
@@ -199,6 +203,24 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         if batch.changes:
             curs.execute(self._rows_statement, (batch.changes, batch.entries), prepare=True)
         super()._insert_events(curs, stored_events, **kwargs)
+        self._redact(curs, batch.redactions)
+
+    def _redact(self, cursor: Cursor[DictRow], rewrites: Sequence[Rewrite]) -> None:
+        """Put the markers over the contents, and index anew what stands beside them."""
+        mapper = self._mapper
+        if not rewrites or mapper is None:
+            return
+        versions: dict[UUID, set[int]] = {}
+        for rewrite in rewrites:
+            redaction = rewrite.redaction
+            versions.setdefault(as_uuid(redaction.originator_id), set()).add(redaction.redacted_version)
+        index = recall.PostgresRecallIndex(self.datastore, mapper, self._tables)
+        for aggregate_id in sorted(versions):
+            index.lock(cursor, aggregate_id)
+        for rewrite in rewrites:
+            rewrite.execute(cursor, self._tables, mapper)
+        for aggregate_id, redacted in versions.items():
+            index.rewrite(cursor, aggregate_id, redacted)
 
     def _batch(self, stored_events: Sequence[StoredEvent]) -> _Batch:
         events = list(self._stream_events(stored_events))
@@ -209,7 +231,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                 if isinstance(tombstone, SessionDeleted) and not tombstone.keeps_content:
                     stored_events, erasure = eraser.prepare(self._mapper, tombstone, stored_events)
                     erasures.append(erasure)
-        return _Batch(stored_events, changes, entries, erasures)
+        redactions = [Rewrite(event) for event in events if isinstance(event, ContentRedacted)]
+        return _Batch(stored_events, changes, entries, erasures, redactions)
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:

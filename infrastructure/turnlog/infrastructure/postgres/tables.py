@@ -22,6 +22,7 @@ _TABLES: Final = {
     "recall": "recall",
     "recall_mark": "recall_mark",
     "erasures": "erasures",
+    "redactions": "redactions",
 }
 
 _FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "erase": "erase"}
@@ -98,6 +99,15 @@ CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
         transaction xid NOT NULL,
         pending boolean NOT NULL DEFAULT true,
         purged boolean NOT NULL DEFAULT false
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {redactions} (
+        aggregate_id uuid NOT NULL,
+        version bigint NOT NULL,
+        transaction xid NOT NULL,
+        pending boolean NOT NULL DEFAULT true,
+        PRIMARY KEY (aggregate_id, version)
     )
     """,
 )
