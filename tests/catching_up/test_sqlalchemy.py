@@ -18,6 +18,7 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.support.conformance_stores import NoTokens
 from tests.support.postgres import connect, fresh_schema, server
 
+from turnlog.application.audit import SessionAudit
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import SessionIdUnavailableError, SessionNotFoundError
 from turnlog.domain.events import EventErased, SessionDeleted
@@ -116,6 +117,24 @@ def test_a_sweep_overwrites_what_a_process_left_that_died_behind_the_tombstone(
     delete_and_die(sessions)
     assert sessions.sweep().pending == 0
     assert stored(sessions) == [EventErased] * 4 + [SessionDeleted]
+
+
+def test_a_redaction_puts_a_marker_over_the_content(sessions: SessionService) -> None:
+    event = sessions.get_events("gone")[0]
+    assert sessions.redact("gone", event.id, reason="asked", by="bob").erasure == "done"
+    assert sessions.get_event("gone", event.id).text == "[redacted: asked]"
+    assert SessionAudit(sessions).verify().findings == ()
+
+
+def test_a_sweep_completes_a_redaction_that_a_process_left(sessions: SessionService) -> None:
+    event = sessions.get_events("gone")[0]
+    eraser = vars(sessions)["_eraser"]
+    vars(eraser)["redact"] = set  # does nothing
+    sessions.redact("gone", event.id, reason="asked", by="bob")
+    assert sessions.get_event("gone", event.id).redacted is None
+    del vars(eraser)["redact"]
+    assert sessions.sweep(None).completed == 1
+    assert sessions.get_event("gone", event.id).redacted
 
 
 def test_no_stub_is_purged(sessions: SessionService) -> None:

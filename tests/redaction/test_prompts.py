@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from tests.audit.calls import Asked, ScriptedChat
-from tests.audit.renderers import RENDERERS
+from tests.audit.calls import Asked, Call, ScriptedChat
+from tests.audit.renderers import RENDERERS, rendered
 
 from turnlog.application.audit import PromptRecorder, PromptRedactedError, SessionAudit
+from turnlog.application.chat.model import ChatRequest
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.log import EventType, NewEvent
@@ -211,3 +212,16 @@ def test_what_was_appended_under_its_text_elsewhere_stays(told: Told) -> None:
     told.sessions.append_events(SID, [NewEvent(message=Message.assistant(f"You said {SECRET}"), id="echo")])
     told.redact(SECRET)
     assert told.sessions.get_event(SID, "echo").redacted is None
+
+
+def test_a_call_that_was_under_way_brings_nothing_back_into_the_log(told: Told) -> None:
+    told.say(SECRET)
+    view = told.sessions.view(SID)
+    request = ChatRequest(view.told_events())
+    sent = rendered(request, "test.openai/1")
+    assert SECRET.encode() in sent.body
+    told.redact(SECRET)
+    call = Call(SID, "turn 9", None, view.version, view.version, 1, sent)
+    events = told.sessions.append_events(SID, list(told.recorder.prompt(call)))
+    assert "0170-" not in told.stored()
+    assert told.left(events[-1].id) == sent.body.decode().replace(SECRET, "[redacted: asked]")

@@ -138,10 +138,11 @@ class Spreading(Telling):
 
 def _place(item: Any, base: Sequence[SessionEvent], gone: Mapping[int, object]) -> Any:
     """An item of a conversation; where it is a redacted message in another form, its place alone."""
-    if not isinstance(item, Mapping):
-        return item
-    place = cast("Mapping[str, Any]", item).get("of")
-    return str(place) if place is not None and base[place].version in gone else cast("object", item)
+    if isinstance(item, Mapping):
+        place: int | None = cast("Mapping[str, Any]", item).get("of")
+        if place is not None and base[place].version in gone:
+            return str(place)
+    return cast("object", item)
 
 
 class _Pieces:

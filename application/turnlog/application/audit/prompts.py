@@ -33,6 +33,9 @@ Payload: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = tuple[SessionEvent | Message, ...]
 """The conversation of a request."""
 
+UNPROVEN: Final = "unproven"
+"""Marks a prompt that told what was redacted before it was recorded: it has placeholders and no proof."""
+
 _INLINE: Final = 200
 """Characters of JSON that stand in the prompt itself; what is longer and likely to come again does not."""
 

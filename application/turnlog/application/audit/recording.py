@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, cast
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from turnlog.application.audit.errors import InvalidPromptError
 from turnlog.application.audit.prices import Prices, cost_data
 from turnlog.application.audit.prompts import (
     NO_TIME,
+    UNPROVEN,
     Contents,
     base_of,
     content_id,
@@ -38,6 +40,7 @@ from turnlog.domain.filters import EventFilter
 from turnlog.domain.ids import check_branch, check_id, is_ancestor
 from turnlog.domain.json_text import check_json
 from turnlog.domain.log import EventType, NewEvent, OwnEvent, SessionEvent
+from turnlog.domain.messages import Message
 
 MAX_CALL_ID = 160
 """Characters of the id of a call: those of its attempts and of its answer are made from it."""
@@ -214,15 +217,15 @@ class PromptRecorder(_Keeping):
         key = self._key(call.session_id)
         call_id = self._call_id(call)
         contents = Contents()
+        told = self._told(key, call)
+        rendered = self._without_redacted(call.rendered, told)
         payload = {
             "call": call_id,
             "attempt": call.attempt,
             "view": call.version,
             **({} if call.branch is None else {"branch": call.branch}),
-            **self._rendered_payload(
-                call.rendered, self._told(key, call), call.filter, call.turn_from, contents
-            ),
-            **sealed(call.rendered.body),
+            **self._rendered_payload(rendered, told, call.filter, call.turn_from, contents),
+            **(sealed(rendered.body) if rendered is call.rendered else {UNPROVEN: True}),
         }
         event_id = attempt_id(call_id, call.attempt)
         prompt = OwnEvent(
@@ -253,6 +256,38 @@ class PromptRecorder(_Keeping):
             id=reply_id(call_id, call.attempt),
             branch=call.branch,
         )
+
+    def _without_redacted(self, rendered: RenderedRequest, told: Sequence[SessionEvent]) -> RenderedRequest:
+        """The request; where something of it was redacted since the conversation was read, one that tells the
+        placeholder instead: what is sent cannot be called back, but must not come into the log again."""
+        gone = {event.version: event for event in told if event.redacted}
+        conversation = tuple(
+            gone.get(entry.version, entry)
+            if isinstance(entry, SessionEvent) and not entry.redacted
+            else entry
+            for entry in rendered.request.conversation
+        )
+        if not any(
+            now is not entry for now, entry in zip(conversation, rendered.request.conversation, strict=True)
+        ):
+            return rendered
+        request = replace(rendered.request, conversation=conversation)
+        renderer = self._renderers.get(rendered.renderer)
+        try:
+            body = (
+                b""
+                if renderer is None
+                else renderer(
+                    request,
+                    rendered.model,
+                    stream=rendered.is_stream,
+                    adaptations=frozenset(rendered.adaptations),
+                    profile=rendered.profile,
+                )
+            )
+        except Exception:  # it cannot say this request
+            body = b""
+        return replace(rendered, request=request, body=body)
 
     def _call_id(self, call: RecordedCall) -> str:
         turn = (call.session_id, call.turn_id)
@@ -424,6 +459,13 @@ def _reference(
         return bodies.reference(made, form)
     except Exception:
         return None
+
+
+def _now(entry: SessionEvent | Message, gone: Mapping[int, SessionEvent]) -> SessionEvent | Message:
+    """The entry; the one of a redacted event where it is not known yet that it is redacted."""
+    if not isinstance(entry, SessionEvent) or entry.redacted:
+        return entry
+    return gone.get(entry.version, entry)
 
 
 def new_call_id() -> str:

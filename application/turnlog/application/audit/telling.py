@@ -18,6 +18,7 @@ from turnlog.application.audit.errors import (
     UnknownRendererError,
 )
 from turnlog.application.audit.prompts import (
+    UNPROVEN,
     Told,
     base_of,
     content_id,
@@ -107,6 +108,11 @@ class Telling(Views, Tracing, Recording):
         payload = prompt.payload or {}
         if prompt.redacted:
             raise PromptRedactedError(call_id, prompt.redacted, self._body_left(key, payload, call_id))
+        if payload.get(UNPROVEN):
+            marks = (event.redacted for event in self._base(key, payload) if event.redacted)
+            mark = next(marks, None)
+            if mark is not None:
+                raise PromptRedactedError(call_id, mark, self._body_left(key, payload, call_id))
         body = self._body(key, payload, call_id)
         if not is_sealed(payload, body):
             raise PromptMismatchError(call_id, str(payload.get("renderer") or "the log"), body)
