@@ -285,24 +285,25 @@ def redact_some(sessions: SessionService, told: Told, path: Path) -> dict[str, s
     return {event.id: told.left_in(path, words_of(event)) for event in chosen}
 
 
-SETTINGS: tuple[dict[str, str], ...] = ({}, {"COMPRESSOR_TOPIC": "zlib"}, WITHOUT_ROWS)
+SETTINGS: tuple[dict[str, str], ...] = ({}, WITHOUT_ROWS)
 
 
-@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "compressed", "plain"))
+@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "plain"))
 @pytest.mark.parametrize("seed", range(2))
 def test_no_word_of_a_redacted_event_is_left(path: Path, seed: int, env: dict[str, str]) -> None:
     with service(path, **env) as one, service(path, **env) as two, reading(path) as reader:
         tolds = interleaved([one, two], seed)
         reader.tell("read")
         one.search_all(EventQuery(keywords="heron"))
-        random.Random(seed).shuffle(tolds)
-        for told in tolds[:8]:
+        early, others = tolds[:4], tolds[4:]
+        random.Random(seed).shuffle(others)
+        for told in [*others[:5], *early]:
             left = redact_some(two, told, path)
             assert left == {event_id: set() for event_id in left}
         assert SessionAudit(one).verify().findings == ()
 
 
-@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "compressed", "plain"))
+@pytest.mark.parametrize("env", SETTINGS, ids=("rows", "plain"))
 def test_no_word_is_left_of_a_deleted_session_whose_neighbours_were_redacted(
     path: Path, env: dict[str, str]
 ) -> None:

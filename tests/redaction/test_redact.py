@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.stores import STORES, Store
+from tests.contracts.stores import STORES, Store, WordCount, sqlite_env
 
 from turnlog.application.audit import SessionAudit
 from turnlog.application.erasing import ErasureUnsupportedError
@@ -19,6 +19,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     UnknownEventError,
 )
+from turnlog.domain.ids import aggregate_id
 from turnlog.domain.log import EventType
 from turnlog.domain.messages import Message, TextPart, ToolCallPart
 from turnlog.domain.query import EventQuery
@@ -73,6 +74,35 @@ def test_another_service_does_not_show_what_it_remembers(store: Store, sessions:
     sessions.redact(SID, "u1", **WHY)
     assert SECRET not in (other.view(SID).messages[0].text or "")
     assert SECRET not in (other.view(SID, at_version=1).messages[0].text or "")
+
+
+def test_what_another_thread_read_before_the_redaction_is_not_remembered(
+    store: Store, sessions: SessionService
+) -> None:
+    other = store.service()
+    read: Any = other._streams._read_ranges  # pyright: ignore[reportPrivateUsage] # the moment of the race
+
+    def read_and_lose_the_race(*args: Any) -> Any:
+        found = read(*args)
+        vars(other._streams).pop("_read_ranges")  # pyright: ignore[reportPrivateUsage]
+        sessions.redact(SID, "u1", **WHY)
+        assert other.version(SID) == 6
+        return found
+
+    vars(other._streams)["_read_ranges"] = read_and_lose_the_race  # pyright: ignore[reportPrivateUsage]
+    other.view(SID)
+    assert SECRET not in (other.view(SID).messages[0].text or "")
+
+
+def test_the_index_of_a_file_forgets_it(tmp_path: Path) -> None:
+    with SessionService(env=sqlite_env(tmp_path / "s.db"), token_estimator=WordCount()) as sessions:
+        tell(sessions)
+        sessions.append_events(SID, [Message.user("…")] * 200)
+        recorder: Any = sessions.app.recorder
+        query, aggregate = EventQuery(keywords="The word is"), aggregate_id(SID, "")
+        assert 1 in recorder.recall.candidates([aggregate], query)[aggregate]
+        sessions.redact(SID, "u1", **WHY)
+        assert 1 not in recorder.recall.candidates([aggregate], query).get(aggregate, ())
 
 
 def test_the_marker_says_why_by_whom_and_when(store: Store, sessions: SessionService) -> None:

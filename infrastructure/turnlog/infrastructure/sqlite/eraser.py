@@ -3,7 +3,7 @@
 Rows are overwritten in place with something shorter, which moves no other row. Removing rows or enlarging one
 does: SQLite merges or splits pages then and leaves copies of the neighbours in their unused parts, which no
 later overwriting reaches. So what is purged is purged by writing the whole table anew, and a marker that is
-longer than what it stands for, as that of a compressed content may be, is followed by the same.
+longer than what it stands for, as that of a short or compressed content is, is followed by the same.
 """
 
 from __future__ import annotations
