@@ -13,6 +13,7 @@ from tests.audit.logs import say_turns
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.audit import AsyncSessionAudit, SessionAudit
 from turnlog.application.service import SessionService
+from turnlog.application.sessions import Sessions
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 
@@ -36,9 +37,9 @@ OF_THE_SERVICE = {"app", "capabilities", "close", "principal", "sync"}
 
 
 @pytest.fixture
-def owned() -> SessionService:
+def owned(app: Sessions) -> SessionService:
     """A service with a session of the owner that holds a recorded call."""
-    sessions = SessionService()
+    sessions = SessionService(app)
     sessions.create(SID, metadata={SessionAttributes.PRINCIPAL_NAME: OWNER})
     say_turns(sessions, SID, 0, 1)
     SessionAudit(sessions).record_prompt(SID, body={"model": "m"}, call_id="call")
