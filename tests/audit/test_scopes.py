@@ -28,11 +28,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "record_prompt": lambda a: a.record_prompt(SID, body={"model": "m"}),
     "record_reply": lambda a: a.record_reply(SID, "call"),
     "timeline": lambda a: a.timeline(SID),
+    "stored": lambda a: a.stored(SID),
     "told": lambda a: a.told(SID, "call"),
     "verify": lambda a: a.verify(SID),
     "view_at": lambda a: a.view_at(SID),
 }
-OF_MANY = {"export_heads"}
+OF_MANY = {"export_heads", "restore"}
 OF_THE_SERVICE = {"app", "capabilities", "close", "principal", "sync"}
 
 

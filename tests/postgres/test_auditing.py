@@ -195,6 +195,20 @@ def test_a_deleted_session_leaves_nothing_but_its_head(
     assert rows == [(1, aggregate_id("secret-id"), 1, head.chain)]
 
 
+def test_a_session_that_is_restored_from_what_was_stored_elsewhere_has_its_head(
+    sessions: SessionService,
+) -> None:
+    sessions.create("s")
+    say_turns(sessions, "s", 0, 2)
+    heads = SessionAudit(sessions).export_heads()
+    stored = SessionAudit(sessions).stored("s")
+    with service_on(postgres_env()) as other:
+        SessionAudit(other).restore(stored.events)
+        verified = SessionAudit(other).verify(heads=heads)
+        assert (verified.findings, verified.heads_proven) == ((), 1)
+        assert other.view("s") == sessions.view("s")
+
+
 # --- findings
 
 
@@ -264,6 +278,25 @@ def test_a_store_that_is_gone_is_no_finding(env: Mapping[str, str], sessions: Se
         SessionAudit(sessions).verify()
     with pytest.raises(StorageError):
         SessionAudit(sessions).verify("s")
+
+
+def test_a_role_that_may_only_read_can_verify(env: Mapping[str, str], sessions: SessionService) -> None:
+    fill(sessions)
+    guest = "reader_" + env["POSTGRES_SCHEMA"]
+    names = {"role": sql.Identifier(guest), "schema": sql.Identifier(env["POSTGRES_SCHEMA"])}
+    with connect() as connection:
+        for statement in (
+            "CREATE ROLE {role} LOGIN",
+            "GRANT USAGE ON SCHEMA {schema} TO {role}",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        ):
+            connection.execute(sql.SQL(statement).format(**names))
+        try:
+            with service_on(env, POSTGRES_USER=guest, CREATE_TABLE="no") as reading:
+                assert SessionAudit(reading).verify().is_whole
+        finally:
+            for statement in ("DROP OWNED BY {role}", "DROP ROLE {role}"):
+                connection.execute(sql.SQL(statement).format(**names))
 
 
 # --- passes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 from tests.chat.processes import Process
-from tests.postgres.conftest import service_on
+from tests.postgres.conftest import datastore_of, service_on
 from tests.support.chats import SID, lines
 from tests.support.postgres import connect
 from tests.support.scripted_chat import ScriptedModel, calls
@@ -80,7 +80,7 @@ def test_what_is_held_is_seen(
         with other.transaction():
             other.execute(sql.SQL("SELECT count(*) FROM {}").format(table))
             assert watched.held()
-    with watched_sessions.app.recorder.datastore.transaction(commit=False) as cursor:  # type: ignore[attr-defined]
+    with datastore_of(watched_sessions).transaction(commit=False) as cursor:
         cursor.execute("SELECT 1")
         assert watched.held()
 
@@ -122,7 +122,8 @@ def test_no_transaction_or_lock_is_held_while_an_answer_streams(
 def test_no_transaction_or_lock_is_held_while_a_summary_is_written(
     watched: Watched, watched_sessions: SessionService
 ) -> None:
-    sessions, held = watched_sessions, []
+    sessions = watched_sessions
+    held: list[list[tuple[Any, ...]]] = []
     chat = SessionChat(sessions, ScriptedModel(["hi"]))
     for text in ("one", "two", "three"):
         chat.send(SID, text)
