@@ -16,6 +16,7 @@ from tests.contracts.stores import sqlite_env
 from turnlog.application.audit import FindingKind, SessionAudit
 from turnlog.application.passes import passes_id
 from turnlog.application.service import SessionService
+from turnlog.application.sessions import Sessions
 from turnlog.domain.compaction import CompactionRequest
 from turnlog.domain.ids import aggregate_id
 from turnlog.domain.summarizing import PromptSummarizer
@@ -36,9 +37,9 @@ FAILING = WindowCompactionStrategy(CompactionWindow.last_turns(1), summarizer=Pr
 
 
 @pytest.fixture
-def keeping() -> Iterator[SessionService]:
+def keeping(app: Sessions) -> Iterator[SessionService]:
     """A service that keeps passes."""
-    with SessionService(token_estimator=WordCount(), keep_passes=True) as service:
+    with SessionService(app, token_estimator=WordCount(), keep_passes=True) as service:
         service.create(SID)
         say_turns(service, SID, 0, 3)
         yield service

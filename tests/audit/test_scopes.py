@@ -13,6 +13,7 @@ from tests.audit.logs import say_turns
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.audit import AsyncSessionAudit, SessionAudit
 from turnlog.application.service import SessionService
+from turnlog.application.sessions import Sessions
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 
@@ -27,18 +28,19 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "record_prompt": lambda a: a.record_prompt(SID, body={"model": "m"}),
     "record_reply": lambda a: a.record_reply(SID, "call"),
     "timeline": lambda a: a.timeline(SID),
+    "stored": lambda a: a.stored(SID),
     "told": lambda a: a.told(SID, "call"),
     "verify": lambda a: a.verify(SID),
     "view_at": lambda a: a.view_at(SID),
 }
-OF_MANY = {"export_heads"}
+OF_MANY = {"export_heads", "restore"}
 OF_THE_SERVICE = {"app", "capabilities", "close", "principal", "sync"}
 
 
 @pytest.fixture
-def owned() -> SessionService:
+def owned(app: Sessions) -> SessionService:
     """A service with a session of the owner that holds a recorded call."""
-    sessions = SessionService()
+    sessions = SessionService(app)
     sessions.create(SID, metadata={SessionAttributes.PRINCIPAL_NAME: OWNER})
     say_turns(sessions, SID, 0, 1)
     SessionAudit(sessions).record_prompt(SID, body={"model": "m"}, call_id="call")

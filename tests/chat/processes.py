@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,11 +14,12 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """One `worker.py` on a file."""
+    """One `worker.py` on a file, or on the store of these settings."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, store: Path | Mapping[str, str]) -> None:
+        place = str(store) if isinstance(store, Path) else json.dumps(dict(store))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chat.worker", str(file)],
+            [sys.executable, "-m", "tests.chat.worker", place],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A process of its own that runs turns on a file, told line by line: python worker.py FILE.
+"""A process of its own that runs turns on a store, told line by line: python worker.py FILE-OR-SETTINGS.
 
 `send SESSION KEY` begins a turn (KEY `-` for none). Its model says `asked` and answers with the next line;
 its tool `work` says `working` and returns the next line. In the end it says `done`, or the error's name.
@@ -6,13 +6,15 @@ its tool `work` says `working` and returns the next line. In the end it says `do
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-from tests.support.chats import service
+from tests.support.chats import Characters, service
 from tests.support.scripted_chat import ScriptedModel, calls
 
 from turnlog.application.chat import SessionChat
+from turnlog.application.service import SessionService
 
 
 def say(text: str) -> None:
@@ -25,7 +27,14 @@ def heard() -> str:
     return sys.stdin.readline().strip()
 
 
-def main(file: str) -> None:
+def opened(place: str) -> SessionService:
+    """A service on this file, or on the store of these settings."""
+    if place.startswith("{"):
+        return SessionService(env=json.loads(place), token_estimator=Characters())
+    return service(Path(place))
+
+
+def main(place: str) -> None:
     """Run turns until there is no more line."""
 
     def answer(_: object) -> object:
@@ -37,7 +46,7 @@ def main(file: str) -> None:
         say("working")
         return heard()
 
-    with service(Path(file)) as sessions:
+    with opened(place) as sessions:
         say("ready")
         while line := heard():
             _, session_id, key = line.split()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 from tests.infrastructure.cli.conftest import AIRLINE, Result, Turnlog
+from tests.infrastructure.cli.test_talking import streamed
 from tests.postgres.conftest import service_on
 from tests.support.postgres import connect, server
+from tests.support.scripted_server import ScriptedServer, scripted_server
 
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.cli.app import run
@@ -149,3 +152,63 @@ def test_of_several_applications_one_must_be_named(
     with service_on(env) as sessions:
         assert sessions.find("of the shop") is None
     assert json.dumps(turnlog("view", "@last", "--json").json)
+
+
+# --- audits, reports and chats
+
+
+@pytest.fixture
+def chatted(turnlog: Turnlog, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """The server of a model that was asked once, in the session `parcel`."""
+    with scripted_server() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        monkeypatch.setenv("TURNLOG_MODEL", "small")
+        running.script(streamed("In ", "Lund."))
+        said = turnlog("chat", "parcel", "-m", "Where is it?")
+        assert (said.status, said.out.splitlines()[0]) == (0, "small> In Lund.")
+        yield running
+
+
+def test_a_chat_is_stored_and_what_it_told_comes_back_byte_for_byte(
+    turnlog: Turnlog, chatted: ScriptedServer, tmp_path: Path
+) -> None:
+    assert turnlog("audit", "told", "parcel", "-o", tmp_path / "body").status == 0
+    assert (tmp_path / "body").read_bytes() == chatted.requests[0].body
+    assert "In Lund." in turnlog("view", "parcel").out
+
+
+def test_moments_of_a_session_are_explained(turnlog: Turnlog, imported: str) -> None:
+    assert turnlog("compact", imported, "--strategy", "turns").status == 0
+    assert turnlog("audit", "diff", imported, 10, 63).status == 0
+    assert "1 compaction" in turnlog("audit", "timeline", imported).out
+    first = turnlog("log", imported, "--json").json[0]["id"]
+    assert turnlog("audit", "explain", imported, first, "--json").json["reason"] == "preserved"
+
+
+def test_a_whole_log_is_verified_with_its_former_heads(
+    turnlog: Turnlog, imported: str, tmp_path: Path
+) -> None:
+    assert turnlog("audit", "heads", "-o", tmp_path / "heads").status == 0
+    turnlog("compact", imported, "--strategy", "turns")
+    verified = turnlog("audit", "verify", "--heads", tmp_path / "heads", "--json")
+    assert (verified.status, verified.json["heads_proven"]) == (0, 1)
+
+
+def test_what_was_changed_is_named_and_is_status_1(
+    turnlog: Turnlog, imported: str, env: Mapping[str, str]
+) -> None:
+    with connect() as connection:
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE originator_version = 62").format(
+                sql.Identifier(env["POSTGRES_SCHEMA"], "sessions_events")
+            )
+        )
+    found = turnlog("audit", "verify", "--json")
+    assert (found.status, [one["version"] for one in found.json["findings"]]) == (1, [62])
+    assert turnlog("audit", "verify", imported).status == 1
+
+
+def test_a_report_is_written(turnlog: Turnlog, imported: str, tmp_path: Path) -> None:
+    written = turnlog("report", imported, "-o", tmp_path / "report.html", "--json")
+    assert (written.status, written.json["messages"]) == (0, 62)
+    assert "</html>" in (tmp_path / "report.html").read_text("utf-8")

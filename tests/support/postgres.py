@@ -68,6 +68,14 @@ def fresh_schema() -> str:
     return name
 
 
+def empty(schema: str) -> None:
+    """Remove all rows of the schema's tables."""
+    with connect() as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,))
+        names = [sql.Identifier(schema, table) for (table,) in tables.fetchall()]
+        connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY").format(sql.SQL(", ").join(names)))
+
+
 def postgres_env(schema: str | None = None) -> dict[str, str]:
     """The framework's settings for a store on the server, in a fresh schema or in this one."""
     where = connection_settings()

@@ -52,6 +52,7 @@ class StreamCheck:
 
     def __post_init__(self) -> None:
         self.events = 0
+        self.began_at: RecordedHead | None = None
         self.tombstone: SessionDeleted | None = None
         self.proven: set[int] = set()
         self.refuted: set[int] = set()
@@ -66,26 +67,32 @@ class StreamCheck:
         self._absent: dict[int, ContentEvent] = {}
         self._fold = _Fold(self._report)
 
-    def run(self, head: RecordedHead | None) -> None:
-        """Check every row; `head` is what was recorded as the newest event, None if nothing was."""
+    def run(self, recorded: Callable[[], RecordedHead | None]) -> None:
+        """Check every row; `recorded` says what is recorded as the newest event, None if nothing is.
+
+        It is asked again when a row is newer, because others may append meanwhile.
+        """
+        head = self.began_at = recorded()
         newest = None if head is None else head.version
+        chains = {} if head is None else {head.version: head.chain}
         for version, row in self.stored.rows(self.aggregate_id, newest):
             if type(version) is not int or version < 0:
                 self.report(FindingKind.INSERTED, None, f"a row has {version!r} for its version")
                 continue
             self.events += 1
+            if newest is not None and version > newest and (moved := recorded()) is not None:
+                newest, chains[moved.version] = moved.version, moved.chain
             if newest is not None and version > newest:
                 self._report(FindingKind.INSERTED, version, "it is newer than the newest that was recorded")
             elif self.tombstone is not None:
                 self._report(FindingKind.INSERTED, version, "it stands behind the end of the session")
             else:
                 self._row(version, row)
+                if self._head != chains.get(version, self._head):
+                    detail = "its chain value is not the one recorded as the newest"
+                    self._report(FindingKind.HEAD, version, detail)
         if head is not None and self._version < head.version:
             self._missing(head.version + 1)
-        elif head is not None and self._head != head.chain:
-            self._report(
-                FindingKind.HEAD, head.version, "its chain value is not the one recorded as the newest"
-            )
         self._check_erasure(head is None or head.is_purged)
         for version in sorted(self._absent):
             self._report(

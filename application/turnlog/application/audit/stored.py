@@ -13,6 +13,7 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.shredding import SessionShredder
+from turnlog.application.storage import storage_errors
 from turnlog.application.streams import PAGE, id_form
 from turnlog.domain.events import STREAM_EVENTS, StreamEvent
 
@@ -45,6 +46,7 @@ class StoredStreams:
             try:
                 page = self._select(aggregate_id, gt=low, limit=PAGE)
             except Exception:
+                self.newest_row()
                 first = 0 if low is None else low + 1
                 low = yield from self._one_by_one(aggregate_id, first, upto)
                 if low is None:
@@ -54,6 +56,14 @@ class StoredStreams:
             if len(page) < PAGE:
                 return
             low = page[-1].originator_version
+
+    def newest_row(self) -> int:
+        """The position of the newest row of the store.
+
+        Asked when something could not be read: a `StorageError` then says that no row is to blame.
+        """
+        with storage_errors():
+            return self._recorder.max_notification_id() or 0
 
     def event(self, row: StoredEvent) -> StreamEvent:
         """The event of a row that is exactly what is written for it; `BrokenRowError` for any other row."""
@@ -86,10 +96,12 @@ class StoredStreams:
             try:
                 yield from ((version, row) for row in self._select(aggregate_id, gt=version - 1, lte=version))
             except Exception:
+                self.newest_row()
                 yield version, None
         try:
             return last if self._select(aggregate_id, gt=last, limit=1) else None
         except Exception:
+            self.newest_row()
             return last
 
     def _select(self, aggregate_id: UUID, **criteria: Any) -> list[StoredEvent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -19,6 +19,9 @@ from turnlog.domain.events import as_uuid as _as_uuid
 
 _OUR_TOPICS = "turnlog.domain.events:"
 _PAGE = 500
+
+_ATTEMPTS = 3
+"""How often a session is checked that was deleted, and purged, while it was read."""
 
 
 class Verifying(AuditCore):
@@ -110,7 +113,7 @@ class Verifying(AuditCore):
         return recorder.recorded_head(aggregate_id) if isinstance(recorder, SessionRowsRecorder) else None
 
     def _check(self, audit: _Audit, aggregate_id: UUID, session_id: str | None) -> None:
-        audit.check(aggregate_id, session_id, self._head(aggregate_id), has_rows=self._has_rows)
+        audit.check(aggregate_id, session_id, lambda: self._head(aggregate_id), has_rows=self._has_rows)
 
     def _check_passes(self, audit: _Audit, aggregate_id: UUID) -> None:
         stream = passes_id(aggregate_id)
@@ -161,10 +164,7 @@ class Verifying(AuditCore):
     def _topics_one_by_one(self, audit: _Audit, first: int) -> Generator[tuple[UUID, str], None, int | None]:
         """A page of rows, each read alone; returns where to go on behind, None at the end."""
         recorder = self._app.recorder
-        try:
-            newest = recorder.max_notification_id() or 0
-        except Exception:
-            newest = first
+        newest = audit.stored.newest_row()
         last = min(first + _PAGE - 1, newest)
         for position in range(first, last + 1):
             try:
@@ -173,6 +173,7 @@ class Verifying(AuditCore):
                     if str(row.topic).startswith(_OUR_TOPICS):
                         yield _as_uuid(row.originator_id), row.topic
             except Exception as error:
+                audit.stored.newest_row()  # raises where the store is gone, not a row
                 audit.add(
                     Finding(FindingKind.UNREADABLE, f"row {position} cannot be read ({type(error).__name__})")
                 )
@@ -196,26 +197,43 @@ class _Audit:
         self.findings.append(finding)
 
     def check(
-        self, aggregate_id: UUID, session_id: str | None, head: RecordedHead | None, *, has_rows: bool
+        self,
+        aggregate_id: UUID,
+        session_id: str | None,
+        recorded: Callable[[], RecordedHead | None],
+        *,
+        has_rows: bool,
     ) -> None:
-        """Check one session."""
+        """Check one session, while others may write to it.
+
+        What is found counts once the session stands still: a deletion meanwhile exchanges its events.
+        """
         self.sessions += 1
+        exported = self.exported.get(aggregate_id, {})
+        found: list[Finding] = []
 
         def report(kind: FindingKind, version: int | None, detail: str) -> None:
-            self.add(Finding(kind, detail, session_id, aggregate_id.hex, version))
+            found.append(Finding(kind, detail, session_id, aggregate_id.hex, version))
 
-        exported = self.exported.get(aggregate_id, {})
-        check = StreamCheck(aggregate_id, report, self.stored, exported)
-        check.run(head)
+        def run() -> StreamCheck:
+            found.clear()
+            check = StreamCheck(aggregate_id, report, self.stored, exported)
+            check.run(recorded)
+            if check.began_at is None and has_rows and check.events:
+                report(FindingKind.UNKNOWN_SESSION, None, "the store has events of it, and no row")
+            return check
+
+        check, attempts = run(), 1
+        while found and attempts < _ATTEMPTS and recorded() != check.began_at:
+            check, attempts = run(), attempts + 1
         self.events += check.events
-        if head is None and has_rows and check.events:
-            report(FindingKind.UNKNOWN_SESSION, None, "the store has events of it, and no row")
         for version in check.unerased:
             name = session_id or aggregate_id.hex
             self.notes.append(
                 f"session {name}: what was redacted at version {version} is still there: run a sweep"
             )
         self._history(check, exported, report)
+        self.findings += found
 
     def check_passes(self, aggregate_id: UUID) -> None:
         """Check the stream of passes beside a session."""
@@ -224,7 +242,7 @@ class _Audit:
             self.add(Finding(kind, f"pass: {detail}", None, aggregate_id.hex, version))
 
         check = StreamCheck(aggregate_id, report, self.stored, is_session=False)
-        check.run(None)
+        check.run(lambda: None)
         self.events += check.events
 
     def verification(self) -> Verification:

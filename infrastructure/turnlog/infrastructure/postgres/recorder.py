@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
@@ -18,7 +18,7 @@ from psycopg.errors import DuplicateObject
 from psycopg.rows import DictRow
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent, as_uuid
@@ -37,6 +37,29 @@ _HOOKS = (
     "_fetch_ids_after_insert_events",
 )
 """Where a recorder can do something of its own in the transaction."""
+
+_VERSION_OF: Final[LiteralString] = "SELECT version FROM {ids} WHERE aggregate_id = %s AND event_id = %s"
+
+_RANGES: Final[LiteralString] = """
+    SELECT stored.* FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (first, last), LATERAL (
+        SELECT originator_version, topic, state FROM {events}
+        WHERE originator_id = %s::{id_type} AND originator_version BETWEEN wanted.first AND wanted.last
+        ORDER BY originator_version
+    ) AS stored ORDER BY originator_version
+"""
+"""A look-up for each range: as a join PostgreSQL might read the whole session."""
+
+_HEAD: Final[LiteralString] = """
+    SELECT version, head, false AS is_purged FROM {sessions} WHERE aggregate_id = %s
+    UNION ALL
+    SELECT version, head, EXISTS (SELECT 1 FROM {erasures} WHERE aggregate_id = %s AND purged)
+    FROM {ended} WHERE aggregate_id = %s
+"""
+
+_ALL_IDS: Final[LiteralString] = """
+    SELECT position, aggregate_id FROM {sessions} UNION ALL SELECT position, aggregate_id FROM {ended}
+    ORDER BY position
+"""
 
 if TYPE_CHECKING:
     _RecorderBehind = PostgresApplicationRecorder
@@ -88,15 +111,36 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
-        statement = self._tables.sql("SELECT version FROM {ids} WHERE aggregate_id = %s AND event_id = %s")
+        rows = self._read(_VERSION_OF, (aggregate_id, event_id))
+        return next((row["version"] for row in rows), None)
 
-        def read() -> DictRow | None:
-            with self.datastore.get_connection() as connection:
-                return connection.execute(statement, (aggregate_id, event_id), prepare=True).fetchone()
+    def select_ranges(
+        self, originator_id: Any, ranges: Iterable[tuple[int, int]]
+    ) -> Iterator[StoredEvent] | None:
+        """The stored events of these ranges of versions, in one read."""
+        wanted = list(ranges)
+        bounds = ([first for first, _ in wanted], [last for _, last in wanted])
+        rows = self._read(_RANGES, (*bounds, str(originator_id)))
+        return iter(
+            [
+                StoredEvent(originator_id, row["originator_version"], row["topic"], bytes(row["state"]))
+                for row in rows
+            ]
+        )
 
-        with storage_errors():
-            row = once_more(self.datastore, read, writes=False)
-        return None if row is None else row["version"]
+    @property
+    def records_heads(self) -> bool:
+        """Every session has a row with its head."""
+        return True
+
+    def recorded_head(self, aggregate_id: UUID) -> RecordedHead | None:
+        """The head in the row of the session."""
+        rows = self._read(_HEAD, (aggregate_id, aggregate_id, aggregate_id))
+        return next((RecordedHead(row["version"], row["head"], row["is_purged"]) for row in rows), None)
+
+    def recorded_sessions(self) -> Iterator[UUID]:
+        """The sessions that have a row, in the order of their creation."""
+        return iter([row["aggregate_id"] for row in self._read(_ALL_IDS, ())])
 
     @property
     def directory(self) -> Directory:
@@ -179,6 +223,16 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         if ids and batch.changes and (index := self.recall):
             index.follow(batch.stored)
         return ids
+
+    def _read(self, query: LiteralString, values: Sequence[object]) -> Sequence[DictRow]:
+        statement = self._tables.sql(query)
+
+        def read() -> list[DictRow]:
+            with self.datastore.get_connection() as connection:
+                return connection.execute(statement, values, prepare=True).fetchall()
+
+        with storage_errors():
+            return once_more(self.datastore, read, writes=False)
 
     def _is_the_frameworks(self, hook: str) -> bool:
         """Whether the recorder behind this one does what the framework's does."""

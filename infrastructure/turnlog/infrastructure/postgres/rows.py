@@ -61,6 +61,7 @@ def _change(aggregate_id: UUID, events: Sequence[StreamEvent]) -> dict[str, Any]
     change: dict[str, Any] = {
         "aggregate_id": str(aggregate_id),
         "version": newest.originator_version,
+        "head": newest.chain,
         "at": micros(newest.timestamp),
         "messages": 0,
     }

@@ -17,6 +17,7 @@ FORM: Final = 1
 _TABLES: Final = {
     "ids": "event_ids",
     "sessions": "sessions",
+    "ended": "ended",
     "metadata": "metadata",
     "by_metadata": "by_metadata",
     "recall": "recall",
@@ -48,8 +49,17 @@ CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
         expires_at bigint,
         idle bigint,
         version bigint NOT NULL,
+        head text COLLATE "C" NOT NULL,
         messages bigint NOT NULL
     ) WITH (fillfactor = 70)
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS {ended} (
+        position bigint PRIMARY KEY,
+        aggregate_id uuid NOT NULL UNIQUE,
+        version bigint NOT NULL,
+        head text COLLATE "C" NOT NULL
+    )
     """,
     "CREATE INDEX IF NOT EXISTS {sessions_by_id} ON {sessions} (namespace, session_id)",
     "CREATE INDEX IF NOT EXISTS {sessions_newest} ON {sessions} (namespace, position)",
@@ -125,7 +135,7 @@ WRITE_ROWS: Final[LiteralString] = """
         END IF;
         FOR change IN
             SELECT * FROM json_to_recordset(changes) AS change (
-                aggregate_id uuid, version bigint, at bigint, messages bigint, active_at bigint,
+                aggregate_id uuid, version bigint, head text, at bigint, messages bigint, active_at bigint,
                 opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
                 moves_expiry boolean, expires_at bigint,
                 describes boolean, metadata text, hashes bigint[], deleted boolean
@@ -134,15 +144,16 @@ WRITE_ROWS: Final[LiteralString] = """
             IF change.opened_at IS NOT NULL THEN
                 INSERT INTO {sessions} (
                     aggregate_id, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
-                    version, messages
+                    version, head, messages
                 ) VALUES (
                     change.aggregate_id, change.namespace, change.salt, change.session_id, change.opened_at,
                     change.at, COALESCE(change.active_at + change.idle, change.expires_at), change.idle,
-                    change.version, change.messages
+                    change.version, change.head, change.messages
                 ) RETURNING position INTO place;
             ELSE
                 UPDATE {sessions} SET
                     version = change.version,
+                    head = change.head,
                     modified_at = change.at,
                     messages = messages + change.messages,
                     expires_at = COALESCE(
@@ -151,7 +162,10 @@ WRITE_ROWS: Final[LiteralString] = """
                     )
                 WHERE aggregate_id = change.aggregate_id RETURNING position INTO place;
                 IF place IS NULL THEN
-                    RAISE unique_violation USING MESSAGE = 'The session was deleted.';
+                    IF EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = change.aggregate_id) THEN
+                        RAISE unique_violation USING MESSAGE = 'The session was deleted.';
+                    END IF;
+                    CONTINUE; -- a stream that is no session's, as that of passes
                 END IF;
             END IF;
             IF change.describes OR change.deleted THEN
@@ -161,6 +175,7 @@ WRITE_ROWS: Final[LiteralString] = """
                 DELETE FROM {metadata} WHERE position = place;
             END IF;
             IF change.deleted THEN
+                INSERT INTO {ended} VALUES (place, change.aggregate_id, change.version, change.head);
                 DELETE FROM {sessions} WHERE position = place;
                 DELETE FROM {recall} WHERE position = place;
                 DELETE FROM {recall_mark} WHERE position = place;
