@@ -4,11 +4,16 @@ from turnlog.infrastructure.sqlite.backup import restore
 from turnlog.infrastructure.sqlite.plain import plain_aids
 from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder, has_session_rows
 from turnlog.infrastructure.sqlite.secure import SecureConnectionPool
+from turnlog.infrastructure.sqlite.subscribing import SqliteFollowableRecorder, SqliteSubscriptions
+from turnlog.infrastructure.sqlite.view import SqliteViewStore
 
 __all__ = [
     "SecureConnectionPool",
     "SessionRows",
+    "SqliteFollowableRecorder",
     "SqliteSessionRecorder",
+    "SqliteSubscriptions",
+    "SqliteViewStore",
     "has_session_rows",
     "plain_aids",
     "restore",

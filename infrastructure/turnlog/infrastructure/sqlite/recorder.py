@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
@@ -23,14 +23,10 @@ from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
 from turnlog.infrastructure.sqlite.secure import secure, writing
-
-if TYPE_CHECKING:
-    _RecorderBehind = SQLiteApplicationRecorder
-else:
-    _RecorderBehind = object
+from turnlog.infrastructure.sqlite.subscribing import SqliteSubscriptions
 
 
-class SessionRows(SessionRowsRecorder, _RecorderBehind):
+class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     """A mixin in front of an SQLite application recorder: `class Recorder(SessionRows, HostRecorder)`.
 
     It derives its rows from the stored events themselves, so they are right whoever calls `save`. Named by
