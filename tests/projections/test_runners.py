@@ -182,7 +182,7 @@ def test_it_survives_a_subscription_that_fails(sessions: SessionService, path: P
     sessions.create("a")
     with running(path) as runner:
         runner.wait(newest(sessions), timeout=30)
-        current: Any = runner._runner
+        current: Any = vars(runner)["_runner"]
         inner = current._subscription.subscription
         inner._thread_error = OperationalError("the connection is lost")
         inner.stop()

@@ -2,6 +2,7 @@
 
 from turnlog.infrastructure.sqlite.backup import restore
 from turnlog.infrastructure.sqlite.plain import plain_aids
+from turnlog.infrastructure.sqlite.read_models import SqliteReadModels
 from turnlog.infrastructure.sqlite.recorder import SessionRows, SqliteSessionRecorder, has_session_rows
 from turnlog.infrastructure.sqlite.secure import SecureConnectionPool
 from turnlog.infrastructure.sqlite.subscribing import SqliteFollowableRecorder, SqliteSubscriptions
@@ -11,6 +12,7 @@ __all__ = [
     "SecureConnectionPool",
     "SessionRows",
     "SqliteFollowableRecorder",
+    "SqliteReadModels",
     "SqliteSessionRecorder",
     "SqliteSubscriptions",
     "SqliteViewStore",
