@@ -208,7 +208,7 @@ def test_a_handler_that_fails_stops_it_and_is_not_passed_over(sessions: SessionS
 
 
 def test_a_lost_notification_does_not_block_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.application.projections.running.NUDGE", 0.05)
+    monkeypatch.setattr("turnlog.application.projections.nudging.NUDGE", 0.05)
     with SessionProjectionRunner(
         application_class=Sessions, projection_class=ViewProjection, view_class=MemoryViewStore
     ) as runner:

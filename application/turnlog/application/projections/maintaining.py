@@ -59,6 +59,10 @@ class ReadModels(ABC):
         """How many events the log has, for an estimate."""
 
     @abstractmethod
+    def present(self) -> tuple[str, ...]:
+        """The names of the read models that the store has; the view is made by its first rebuild."""
+
+    @abstractmethod
     def rebuild(
         self, models: Collection[str] = MODELS, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:

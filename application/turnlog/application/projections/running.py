@@ -11,7 +11,6 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast, runtime_c
 from eventsourcing.application import Application
 from eventsourcing.persistence import (
     ApplicationRecorder,
-    ListenNotifySubscription,
     Mapper,
     PersistenceError,
     ProgrammingError,
@@ -21,14 +20,16 @@ from eventsourcing.projection import ApplicationSubscription, Projection, Projec
 from eventsourcing.utils import EnvType
 
 from turnlog.application.projections.batches import Positioned, pages
-from turnlog.application.projections.errors import ProjectionStoppedError, ReadModelOutdatedError
+from turnlog.application.projections.errors import (
+    ProjectionStoppedError,
+    ReadModelOutdatedError,
+    UnboundFollowerError,
+)
+from turnlog.application.projections.nudging import nudge
 from turnlog.application.projections.waiting import poll
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import InvalidSettingError, StorageError
 
 TStore = TypeVar("TStore", bound=TrackingRecorder)
-
-NUDGE: Final = 1.0
-"""Seconds after which a subscription reads the log even if it was told of nothing new."""
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
@@ -56,7 +57,7 @@ class SessionProjectionRunner(ProjectionRunner[Application[Any], TStore], Generi
         is_stopping: Event,
         runner: Any,
     ) -> None:
-        nudging = Thread(target=_nudge, args=(subscription, is_stopping), daemon=True)
+        nudging = Thread(target=nudge, args=(subscription, is_stopping), daemon=True)
         nudging.start()
         caught_up = _CaughtUp(subscription, projection, is_stopping)
         ProjectionRunner._process_events_loop(
@@ -93,14 +94,6 @@ class _CaughtUp:
                 return
             projection.process_page(page)
             self._applied = page[-1].position
-
-
-def _nudge(subscription: ApplicationSubscription[Any], is_stopping: Event) -> None:
-    """Let the subscription look at the log from time to time: a notification may have been lost."""
-    inner = subscription.subscription
-    while not is_stopping.wait(NUDGE):
-        if isinstance(inner, ListenNotifySubscription):
-            inner._has_been_notified.set()  # pyright: ignore[reportPrivateUsage]
 
 
 class SupervisedRunner(Generic[TStore]):
@@ -195,7 +188,7 @@ class SupervisedRunner(Generic[TStore]):
                 self._is_stopping.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         except BaseException as error:
-            if isinstance(error, StorageError):
+            if isinstance(error, (StorageError, InvalidSettingError, UnboundFollowerError)):
                 self._error = error
             else:
                 self._error = ProjectionStoppedError(self._projection_class.name, self._position())

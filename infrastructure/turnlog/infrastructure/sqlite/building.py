@@ -233,9 +233,12 @@ class DirectoryBuilder:
 
 
 class ViewBuilder:
-    """The materialised view."""
+    """The materialised view; its store is needed where its tables may have to be made."""
 
     name = VIEW_MODEL
+
+    def __init__(self, store: view.SqliteViewStore | None = None) -> None:
+        self._store = store
 
     def begin(self, cursor: SQLiteCursor) -> None:
         """Make its tables."""
@@ -256,6 +259,8 @@ class ViewBuilder:
 
     def swap(self, cursor: SQLiteCursor) -> None:
         """Exchange the rows."""
+        if self._store is not None:
+            self._store.create_within(cursor)
         _exchange(cursor, view.CREATE)
         rules.write(cursor, self.name, VIEW_RULE)
 

@@ -60,6 +60,13 @@ class SqliteReadModels(ReadModels):
         with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
             return self._log.newest(cursor)
 
+    def present(self) -> tuple[str, ...]:
+        """The read models that the file has."""
+        tables = {"view": "turnlog_views", "recall": "turnlog_recall_mark", "directory": "turnlog_sessions"}
+        with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
+            found = tuple(name for name in MODELS if rules.has_tables(cursor, tables[name]))
+        return found if recall.is_supported() else tuple(name for name in found if name != "recall")
+
     def rebuild(
         self, models: Collection[str] = MODELS, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
@@ -87,7 +94,8 @@ class SqliteReadModels(ReadModels):
             self._connection() as connection,
             connection.transaction(commit=False) as cursor,
         ):
-            return compared(cursor, self._log, self._index(), progress)
+            log = StoredLog(self._recorder, self._log.mapper, lenient=True)
+            return compared(cursor, log, self._index(), progress)
 
     def _catch_up(
         self, connection: SQLiteConnection, builders: Sequence[Builder], last: int, progress: Progress | None
@@ -147,17 +155,17 @@ class SqliteReadModels(ReadModels):
         if not wanted or not wanted <= set(MODELS):
             raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
         with connection.transaction(commit=False) as cursor:
-            if not rules.has_tables(cursor, "turnlog_sessions"):
-                raise StorageError("This database has no read models yet: open its sessions once.")
             has_rows = self._has_rows(cursor)
         if not has_rows:
-            CaughtUpRows(self._recorder, self._log.mapper).catch_up()
+            rows = CaughtUpRows(self._recorder, self._log.mapper)
+            if not rows.has_tables():
+                rows.create_table()
+            rows.catch_up()
         builders: list[Builder] = []
         if "directory" in wanted or ("recall" in wanted and not has_rows):
             builders.append(DirectoryBuilder(is_caught_up=not has_rows))
         if "view" in wanted:
-            SqliteViewStore(self._datastore).create_table()
-            builders.append(ViewBuilder())
+            builders.append(ViewBuilder(SqliteViewStore(self._datastore)))
         if "recall" in wanted:
             index = self._index()
             if index is None:

@@ -64,6 +64,11 @@ class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
                 return
         unlocked(self._create)
 
+    def create_within(self, cursor: SQLiteCursor) -> None:
+        """Create what is missing, in the transaction of the caller."""
+        if not rules.has_tables(cursor, "tracking"):
+            self._create_table(cursor)
+
     def apply(self, batch: Sequence[Positioned]) -> None:
         """Apply what is new of the batch, and move the tracking row, in one transaction."""
         if batch:
