@@ -31,7 +31,7 @@ from turnlog.domain.state import SessionState
 from turnlog.infrastructure.sqlite import directory, eraser, recall, rules, view
 from turnlog.infrastructure.sqlite.catching_up import DUE, TRACKED_AS
 
-PAGE: Final = 2000
+PAGE: Final = 1000
 """Events that are read at once."""
 
 

@@ -27,7 +27,7 @@ def rebuild(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Make read models anew from the log; readers have the former ones until then."""
+    """Make read models anew from the log; readers go on meanwhile."""
     from turnlog.infrastructure.cli.maintaining import rebuild_models
 
     return rebuild_models(settings_of(context, db, as_json), None if model is None else model.value)
