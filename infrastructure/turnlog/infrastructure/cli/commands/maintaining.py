@@ -34,7 +34,7 @@ def rebuild(
 
 
 def check(context: typer.Context, db: Database = None, as_json: Json = False) -> int:
-    """Check log, boundaries and read models; status 1 if something differs."""
+    """Check that log, boundaries and read models agree."""
     from turnlog.infrastructure.cli.maintaining import check_database
 
     return check_database(settings_of(context, db, as_json))
