@@ -117,3 +117,9 @@ def test_a_store_without_rows_is_checked_and_rebuilt_too(
 def test_a_model_that_does_not_exist_is_refused(lived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert turnlog(lived, "rebuild", "summary") == 2
     assert "summary" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["rebuild", "check"])
+def test_a_server_is_refused_in_words(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--db", "postgresql://ada@localhost/shop"]) == 2
+    assert "SQLite files" in capsys.readouterr().err

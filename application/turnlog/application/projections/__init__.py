@@ -34,13 +34,13 @@ from turnlog.application.projections.view_projection import ViewProjection
 from turnlog.application.projections.view_store import MemoryViewStore, ViewStore
 
 __all__ = [
+    "MODELS",
     "BoundaryFollowed",
     "Comparison",
     "Difference",
     "EventFollowed",
     "Followed",
     "FollowerStore",
-    "MODELS",
     "MaterialisedViews",
     "MemoryFollowerStore",
     "MemoryViewStore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +12,7 @@ from rich.text import Text
 from turnlog.application.audit import Finding, SessionAudit, Verification
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError
 from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.output import console, note, print_table, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Settings, Status
@@ -19,7 +21,7 @@ from turnlog.infrastructure.sqlite import SqliteReadModels
 
 def rebuild_models(settings: Settings, model: str | None) -> int:
     """Rebuild one read model, or all that the database has."""
-    with database.application(settings.database) as app:
+    with database.application(_file(settings)) as app:
         models = SqliteReadModels(app)
         total = models.log_size()
         started = time.monotonic()
@@ -38,14 +40,15 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
 
 def check_database(settings: Settings) -> int:
     """Verify the log, and compare boundaries and read models with it."""
+    path = _file(settings)
     outdated: tuple[Difference, ...] = ()
     verification: Verification | None = None
     try:
-        with database.reading(settings.database) as service:
+        with database.reading(path) as service:
             verification = SessionAudit(service).verify()
     except ReadModelOutdatedError as error:
         outdated = (Difference(error.name, str(error)),)
-    with database.application(settings.database, read_only=True) as app:
+    with database.application(path, read_only=True) as app:
         models = SqliteReadModels(app)
         with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
             comparison = models.compare(advance)
@@ -65,6 +68,16 @@ def check_database(settings: Settings) -> int:
         return status
     _print(findings, differences, comparison)
     return status
+
+
+def _file(settings: Settings) -> Path:
+    """The SQLite file; `CommandUsageError` for a database on a server."""
+    if not isinstance(settings.database, Path):
+        raise CommandUsageError(
+            "`rebuild` and `check` are for SQLite files. On PostgreSQL directory and recall are written with "
+            "the events; `turnlog audit verify` checks the log."
+        )
+    return settings.database
 
 
 def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], found: Comparison) -> None:
