@@ -155,6 +155,7 @@ def test_several_followers_of_one_name_handle_each_position_once(
             life.step()
         for runner in (one, other):
             runner.wait(newest(sessions), timeout=30)
+            assert runner.restarts == 0
     positions = [row[0] for row in journal(path)]
     assert len(positions) > 60
     assert positions == sorted(set(positions))
