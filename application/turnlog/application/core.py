@@ -131,6 +131,11 @@ class ServiceCore:
         return self._app
 
     @property
+    def namespace(self) -> str:
+        """The namespace that separates these sessions from others of the store, empty by default."""
+        return self._namespace
+
+    @property
     def principal(self) -> str | None:
         """Whom this scope belongs to, None for the service itself."""
         return self._principal

@@ -185,6 +185,17 @@ class SessionStreams:
                 return event.version if isinstance(event, EventIdTaken) else None
         return None
 
+    def entries_at(
+        self, aggregate_id: UUID, session_id: str, versions: Iterable[int]
+    ) -> dict[int, SessionEvent]:
+        """The messages at these versions. Their texts are remembered as those of a view are."""
+        known = self._known.get(aggregate_id) or {}
+        wanted = list(versions)
+        missing = [(version, version) for version in wanted if known.get(version) is None]
+        if missing:
+            known = {**known, **self._read_ranges(aggregate_id, session_id, missing)}
+        return {version: entry for version in wanted if (entry := known.get(version)) is not None}
+
     def _read_ranges(
         self, aggregate_id: UUID, session_id: str, ranges: Ranges | Sequence[tuple[int, int]]
     ) -> dict[int, SessionEvent | None]:

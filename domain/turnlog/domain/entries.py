@@ -99,13 +99,14 @@ def _entry(
         version=event.originator_version,
         timestamp=event.timestamp,
         session_id=session_id,
-        context=_context(event),
+        context=context_of(event),
         occurred_at=_time(vars(event).get("occurred_at")),
         **fields,
     )
 
 
-def _context(event: StreamEvent) -> dict[str, str]:
+def context_of(event: StreamEvent) -> dict[str, str]:
+    """What is known of the circumstances of an event: who caused it, and by what."""
     return cast("dict[str, str]", from_json_text(event.context)) if event.context else {}
 
 

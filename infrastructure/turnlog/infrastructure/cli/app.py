@@ -12,7 +12,16 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from turnlog.infrastructure.cli.commands import about, audit, copying, ending, reading, talking, writing
+from turnlog.infrastructure.cli.commands import (
+    about,
+    audit,
+    copying,
+    ending,
+    maintaining,
+    reading,
+    talking,
+    writing,
+)
 from turnlog.infrastructure.cli.options import Database, Json
 from turnlog.infrastructure.cli.settings import Status
 
@@ -47,6 +56,7 @@ _GROUPS: Final[Mapping[str, Sequence[Callable[..., int]]]] = {
         ending.delete,
         ending.sweep,
     ),
+    "Read models": (maintaining.rebuild, maintaining.check),
     "Backup": (copying.backup, copying.restore, copying.erasures),
 }
 

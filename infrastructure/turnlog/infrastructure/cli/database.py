@@ -8,7 +8,10 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from turnlog.application import SessionService
+from eventsourcing.persistence import PersistenceError
+
+from turnlog.application import Sessions, SessionService
+from turnlog.application.projections.errors import ReadModelOutdatedError
 from turnlog.domain.errors import SessionNotFoundError, StorageError, StorageLockedError, UnknownEventError
 from turnlog.infrastructure.cli.failures import (
     AmbiguousIdError,
@@ -68,6 +71,23 @@ def _changing_file(path: Path, *, create: bool) -> Generator[SessionService]:
         yield service
 
 
+@contextmanager
+def application(path: Path, *, read_only: bool = False) -> Generator[Sessions]:
+    """The application on an existing file, without a service, which refuses outdated read models."""
+    if not path.exists():
+        raise DatabaseNotFoundError(path)
+    _require_file(path)
+    env = _env(path, "mode=ro" if read_only else "mode=rw", _tables(path))
+    try:
+        app = Sessions(env=env)
+    except StorageLockedError:
+        raise
+    except (StorageError, PersistenceError, sqlite3.Error) as error:
+        raise _refused(path, error.__cause__ or error) from error
+    with app:
+        yield app
+
+
 def _require_file(path: Path) -> None:
     if not path.is_file():
         raise UnusableDatabaseError(path, "it is not a regular file")
@@ -119,6 +139,19 @@ def position(service: SessionService, given: str) -> int:
 def _opened(
     path: Path, mode: str, tables: frozenset[str], *, create: bool = False
 ) -> Generator[SessionService]:
+    env = _env(path, mode, tables, create=create)
+    try:
+        service = SessionService(env=env)
+    except (StorageLockedError, ReadModelOutdatedError):
+        raise
+    except (StorageError, sqlite3.Error) as error:
+        raise _refused(path, error.__cause__ or error) from error
+    with service:
+        yield service
+
+
+def _env(path: Path, mode: str, tables: frozenset[str], *, create: bool = False) -> dict[str, str]:
+    """What names the database to the framework; refuses what is no database with sessions."""
     env = {
         "PERSISTENCE_MODULE": "eventsourcing.sqlite",
         "SQLITE_DBNAME": _uri(path, mode),
@@ -133,14 +166,7 @@ def _opened(
             raise ForeignDatabaseError(path)
     if mode == "mode=ro" and _is_backup(path):
         raise UnusableDatabaseError(path, "it is a backup, of which `turnlog restore` makes a database")
-    try:
-        service = SessionService(env=env)
-    except StorageLockedError:
-        raise
-    except (StorageError, sqlite3.Error) as error:
-        raise _refused(path, error.__cause__ or error) from error
-    with service:
-        yield service
+    return env
 
 
 def _tables(path: Path) -> frozenset[str]:

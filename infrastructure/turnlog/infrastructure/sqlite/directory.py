@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
@@ -27,6 +27,11 @@ from turnlog.domain.events import (
 )
 from turnlog.domain.ids import is_utf8
 from turnlog.domain.json_text import from_json_text, sorted_json_text
+
+DIRECTORY_MODEL: Final = "directory"
+
+DIRECTORY_RULE: Final = 1
+"""How the rows are made. With another one they are rebuilt, never read or written."""
 
 CREATE = (
     """

@@ -129,10 +129,7 @@ class SqliteRecallIndex:
             return
         _insert(cursor, self._documents(cursor, rows))
         last = rows[-1]
-        cursor.execute(
-            "INSERT OR REPLACE INTO turnlog_recall_mark VALUES (1, ?, ?, ?, ?)",
-            (last["rowid"], last["originator_id"], last["originator_version"], _RULE),
-        )
+        write_mark(cursor, last["rowid"], last["originator_id"], last["originator_version"])
 
     def holds_something(self) -> bool:
         """Whether anything was ever indexed."""
@@ -166,8 +163,8 @@ class SqliteRecallIndex:
             _empty(cursor, _parts(cursor))
         elif position is not None and _part(position) in _parts(cursor):
             others = self._others(cursor, position) if versions is None else None
-            if others is not None:
-                self._build_anew(cursor, position, others, mark)
+            if others is not None:  # which takes less where they are short
+                self._build_anew(cursor, _part(position), others, mark)
             else:
                 self._remove(cursor, aggregate_id, versions, mark)
         if rewrite:
@@ -210,10 +207,18 @@ class SqliteRecallIndex:
         rows = cursor.fetchall()
         return [UUID(bytes=row[0]) for row in rows] if sum(row[1] for row in rows) <= most else None
 
-    def _build_anew(self, cursor: SQLiteCursor, position: int, others: Iterable[UUID], mark: int) -> None:
-        """Empty the part of this session and index the others anew, which takes less where they are short."""
-        _empty(cursor, [_part(position)])
-        for aggregate_id in others:
+    def build_part(self, cursor: SQLiteCursor, part: int, upto: int) -> None:
+        """Empty a part, and index the messages of its sessions anew, up to this row id."""
+        cursor.execute(
+            "SELECT aggregate_id FROM turnlog_sessions WHERE deleted = 0 AND position / ? % ? = ?",
+            (_NEIGHBOURS, PARTS, part),
+        )
+        self._build_anew(cursor, part, [UUID(bytes=row[0]) for row in cursor.fetchall()], upto)
+
+    def _build_anew(self, cursor: SQLiteCursor, part: int, sessions: Iterable[UUID], mark: int) -> None:
+        """Empty the part and index these sessions anew."""
+        _empty(cursor, [part])
+        for aggregate_id in sessions:
             for rows in self._stream(cursor, aggregate_id):
                 _insert(cursor, self._documents(cursor, [row for row in rows if row["rowid"] <= mark]))
 
@@ -250,6 +255,10 @@ class SqliteRecallIndex:
                 (self._stored_id(aggregate_id), MessageAppended.TOPIC, json.dumps(list(versions))),
             )
         return [message for row in rows if (message := self._message(row))]
+
+    def mark(self, cursor: SQLiteCursor) -> int | None:
+        """The row id of the last event that is indexed, None when the index has to be built anew."""
+        return self._mark(cursor)
 
     def _mark(self, cursor: SQLiteCursor) -> int | None:
         """The last notification that is indexed; None when the index has to be built anew.
@@ -340,6 +349,40 @@ class SqliteRecallIndex:
 
     def _stored_id(self, aggregate_id: UUID) -> str:
         return aggregate_id.hex if self._datastore.originator_id_type == "uuid" else str(aggregate_id)
+
+
+def write_mark(cursor: SQLiteCursor, notification: int, originator_id: str, version: int) -> None:
+    """Say which event is the last that is indexed."""
+    cursor.execute(
+        "INSERT OR REPLACE INTO turnlog_recall_mark VALUES (1, ?, ?, ?, ?)",
+        (notification, originator_id, version, _RULE),
+    )
+
+
+def document_of(event: MessageAppended, position: int) -> tuple[int, str] | None:
+    """Row id and indexed text of a message of the session at this position, None without text."""
+    text = message_text(event)
+    return ((position << _VERSION_BITS) + event.originator_version, _indexed(text)) if text else None
+
+
+def part_of(position: int) -> int:
+    """The part of the index that has the session at this position."""
+    return _part(position)
+
+
+def place_of(rowid: int) -> tuple[int, int]:
+    """Position of the session and version of the message that a row id of the index stands for."""
+    return rowid >> _VERSION_BITS, rowid & ((1 << _VERSION_BITS) - 1)
+
+
+def insert(cursor: SQLiteCursor, documents: Iterable[tuple[int, str]]) -> None:
+    """Index the documents, each in the part of its session."""
+    _insert(cursor, documents)
+
+
+def parts(cursor: SQLiteCursor) -> frozenset[int]:
+    """The tables of the index that there are."""
+    return _parts(cursor)
 
 
 def narrows(query: EventQuery) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
@@ -19,19 +19,15 @@ from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
-from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
+from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall, rules
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
 from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
 from turnlog.infrastructure.sqlite.secure import secure, writing
-
-if TYPE_CHECKING:
-    _RecorderBehind = SQLiteApplicationRecorder
-else:
-    _RecorderBehind = object
+from turnlog.infrastructure.sqlite.subscribing import SqliteSubscriptions
 
 
-class SessionRows(SessionRowsRecorder, _RecorderBehind):
+class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     """A mixin in front of an SQLite application recorder: `class Recorder(SessionRows, HostRecorder)`.
 
     It derives its rows from the stored events themselves, so they are right whoever calls `save`. Named by
@@ -46,9 +42,14 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         super().__init__(datastore, *args, **kwargs)
 
     def bind(self, mapper: Mapper[Any]) -> None:
-        """Read stored events through this mapper from now on; make the rows that a store lacks."""
+        """Read stored events through this mapper from now on; make the rows that a store lacks.
+
+        Raises `ReadModelOutdatedError` where the rows were made by another rule.
+        """
         if self._lacks_rows:
             unlocked(lambda: self._make_rows(mapper))
+        with storage_errors(), self.datastore.transaction(commit=False) as cursor:
+            rules.require(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._mapper = mapper
         if not self.keeps_recall and (index := self._index) and index.holds_something():
             unlocked(index.empty)
@@ -131,6 +132,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                 self._lacks_rows = cursor.fetchone() is not None
         if not self._lacks_rows:
             super().create_table()
+            if "turnlog_read_models" not in names:
+                unlocked(self._write_rule)
 
     def _make_rows(self, mapper: Mapper[Any]) -> None:
         """Make the rows about what is stored, all or none; another process may be first."""
@@ -138,12 +141,17 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
             if not _has_rows(tables(cursor)):
                 self._create_table(cursor)
                 CaughtUpRows(self, mapper).make_all(cursor)
+                rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._lacks_rows = False
+
+    def _write_rule(self) -> None:
+        with writing(self.datastore) as cursor:
+            rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
 
     def construct_create_table_statements(self) -> list[str]:
         """The recorder's own tables, and the ones of the rows."""
         statements = super().construct_create_table_statements()
-        statements += (*ledger.CREATE, *directory.CREATE, *eraser.CREATE)
+        statements += (*ledger.CREATE, *directory.CREATE, *eraser.CREATE, rules.CREATE)
         return [*statements, *recall.CREATE] if recall.is_supported() else statements
 
     def _insert_events(

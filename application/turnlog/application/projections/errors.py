@@ -1,0 +1,54 @@
+"""What can be wrong with a read model."""
+
+from __future__ import annotations
+
+from turnlog.domain.errors import StorageError, TurnlogError
+
+
+class ReadModelOutdatedError(StorageError):
+    """The rows of a read model were made by another rule than this code's. Nothing was read or written."""
+
+    def __init__(self, name: str, found: int, expected: int) -> None:
+        super().__init__(
+            f"The read model {name!r} was made by its rule {found}, this version of turnlog has rule "
+            f"{expected}. Run `turnlog rebuild {name}`: the log has all that it needs."
+        )
+        self.name = name
+        self.found = found
+        self.expected = expected
+
+
+class ReadModelBehindError(TurnlogError):
+    """A read model did not get as far as was waited for, in the time that was given."""
+
+    def __init__(self, name: str, position: int | None, waited_for: int | None, seconds: float) -> None:
+        super().__init__(
+            f"The read model {name!r} is at position {position}, not at {waited_for} after "
+            f"{seconds:g} seconds. Check that a runner follows the log, or wait longer."
+        )
+        self.name = name
+        self.position = position
+        self.waited_for = waited_for
+
+
+class ProjectionStoppedError(TurnlogError):
+    """A runner gave up: the handler of an event failed, and would again. `__cause__` is what it raised."""
+
+    def __init__(self, name: str, position: int | None) -> None:
+        super().__init__(
+            f"The projection {name!r} stopped behind position {position}: the next event could not be "
+            "processed. Nothing of it was recorded: correct the cause, and start the runner again."
+        )
+        self.name = name
+        self.position = position
+
+
+class UnboundFollowerError(TurnlogError):
+    """A follower was not told whose log it follows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The follower {name!r} needs the log to name sessions: run it by SupervisedRunner or "
+            "SessionProjectionRunner, or call bind(recorder, mapper) first."
+        )
+        self.name = name

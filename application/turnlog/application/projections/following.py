@@ -1,0 +1,188 @@
+"""Following sessions: exactly once into a store of one's own, or as a feed of typed entries."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from eventsourcing.persistence import ApplicationRecorder, Mapper, Tracking
+from eventsourcing.popo import POPOTrackingRecorder
+from eventsourcing.projection import ApplicationSubscription, Projection
+
+from turnlog.application.core import ServiceCore
+from turnlog.application.projections.batches import Positioned
+from turnlog.application.projections.errors import UnboundFollowerError
+from turnlog.application.projections.followed import (
+    BoundaryFollowed,
+    EventFollowed,
+    Followed,
+    FollowedReader,
+    MessageFollowed,
+    SessionBegan,
+    SessionEnded,
+)
+from turnlog.application.projections.nudging import nudge
+from turnlog.application.projections.waiting import PromptWait
+from turnlog.application.service import SessionService
+from turnlog.application.storage import storage_errors
+from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.events import StreamEvent
+
+T = TypeVar("T")
+
+
+class FollowerStore(PromptWait, Generic[T]):
+    """Where a follower keeps what it makes of the log, with the position that it reached.
+
+    What is handed to the handlers as `into` writes in the transaction that moves the position.
+    """
+
+    name: str = ""
+    """The name of the tracking row; each follower of one store has its own."""
+
+    @abstractmethod
+    def follow(self, batch: Sequence[Positioned], handle: Callable[[T, Positioned], None]) -> None:
+        """Handle what is new of the batch and move the position behind it, in one transaction.
+
+        What raises leaves both as they were. Several processes may follow at once: each event is handled by
+        one of them.
+        """
+
+
+class SessionFollower(Projection[FollowerStore[T]], Generic[T]):
+    """Handles what happens to sessions, each position exactly once, in the order of the log.
+
+    Derive from it, write the handlers that are needed, and run it by `SupervisedRunner`. `into` is what the
+    store gives: a cursor on SQLite, the store itself in memory. A handler may be called again for an event
+    whose transaction failed, so it does nothing but write to `into`.
+    """
+
+    def __init__(self, view: FollowerStore[T]) -> None:
+        super().__init__(view)
+        self._reader: FollowedReader | None = None
+
+    def began(self, into: T, session: SessionBegan) -> None:
+        """A session was opened."""
+
+    def message(self, into: T, message: MessageFollowed) -> None:
+        """A message joined the log."""
+
+    def boundary(self, into: T, boundary: BoundaryFollowed) -> None:
+        """A compaction was recorded."""
+
+    def event(self, into: T, event: EventFollowed) -> None:
+        """An event of another type was recorded."""
+
+    def ended(self, into: T, session: SessionEnded) -> None:
+        """A session was deleted: what was made of it has to go too."""
+
+    def bind(self, recorder: ApplicationRecorder, mapper: Mapper[Any]) -> None:
+        """Name sessions by this log. The runners do it."""
+        self._reader = FollowedReader(recorder, mapper)
+
+    def process_event(  # pyright: ignore[reportIncompatibleVariableOverride] # a method without dispatch
+        self, domain_event: Any, tracking: Tracking
+    ) -> None:
+        """Handle one event."""
+        event = domain_event if isinstance(domain_event, StreamEvent) else None
+        self.process_page([Positioned(tracking.notification_id, event)])
+
+    def process_page(self, page: Sequence[Positioned]) -> None:
+        """Handle a page of events in one transaction."""
+        if self._reader is None:
+            raise UnboundFollowerError(type(self).name)
+        self.view.follow(page, self._handle)
+
+    def _handle(self, into: T, item: Positioned) -> None:
+        assert self._reader is not None  # noqa: S101 - `process_page` asked
+        followed = self._reader.read(item)
+        if isinstance(followed, MessageFollowed):
+            self.message(into, followed)
+        elif isinstance(followed, BoundaryFollowed):
+            self.boundary(into, followed)
+        elif isinstance(followed, EventFollowed):
+            self.event(into, followed)
+        elif isinstance(followed, SessionBegan):
+            self.began(into, followed)
+        elif isinstance(followed, SessionEnded):
+            self.ended(into, followed)
+
+
+class MemoryFollowerStore(FollowerStore[Any], POPOTrackingRecorder):
+    """A store in memory: derive from it with attributes of your own; handlers get the store itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._following = Lock()
+
+    def follow(self, batch: Sequence[Positioned], handle: Callable[[Any, Positioned], None]) -> None:
+        """Handle what is new, one by one."""
+        with self._following:
+            tracked = self.max_tracking_id("") or 0
+            for item in batch:
+                if item.position > tracked:
+                    handle(self, item)
+                    self.insert_tracking(Tracking(self.name, item.position))
+
+    def max_tracking_id(self, application_name: str) -> int | None:  # noqa: ARG002 - one log
+        """The position that was reached."""
+        return super().max_tracking_id(self.name)
+
+
+class SessionFeed:
+    """What happens to the sessions of a service, as an iterator that waits for more.
+
+    It begins behind the position `after`, or at the beginning of the log. Whoever reads it remembers the
+    position of what was processed; what is remembered in another place than the result may be seen again
+    after a crash, by the same position.
+
+        with SessionFeed(sessions, after=position) as feed:
+            for entry in feed: ...
+    """
+
+    def __init__(self, service: SessionService, *, after: int | None = None) -> None:
+        if service.principal is not None:
+            raise InvalidSettingError(
+                "A feed shows the sessions of all principals: make it from the service itself, not a scope."
+            )
+        core = cast("ServiceCore", service)
+        self._namespace = core.namespace
+        self._reader = FollowedReader(core.app.recorder, core.app.mapper)
+        with storage_errors():
+            self._subscription = ApplicationSubscription(core.app, gt=after)
+        self._is_stopping = Event()
+
+    def stop(self) -> None:
+        """Let the iteration end, from whichever thread."""
+        self._is_stopping.set()
+        self._subscription.stop()
+
+    def __enter__(self) -> Self:
+        self._subscription.__enter__()
+        self._nudging = Thread(target=nudge, args=(self._subscription, self._is_stopping), daemon=True)
+        self._nudging.start()
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._subscription.__exit__(error_type, error, traceback)
+        self._nudging.join()
+
+    def __iter__(self) -> Iterator[Followed]:
+        for event, tracking in self._subscription:
+            known = event if isinstance(event, StreamEvent) else None
+            followed = self._reader.read(Positioned(tracking.notification_id, known))
+            if followed is not None and self._is_ours(followed):
+                yield followed
+
+    def _is_ours(self, followed: Followed) -> bool:
+        """Whether it is of this namespace; of a deletion whose name is gone nobody can say."""
+        return followed.session_id is None or followed.namespace == self._namespace

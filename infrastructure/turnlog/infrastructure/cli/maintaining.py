@@ -1,0 +1,108 @@
+"""The commands about read models: they are made anew from the log, or compared with it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from turnlog.application.audit import Finding, SessionAudit, Verification
+from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError
+from turnlog.infrastructure.cli import database
+from turnlog.infrastructure.cli.failures import CommandUsageError
+from turnlog.infrastructure.cli.output import console, note, print_table, visible, write_json
+from turnlog.infrastructure.cli.progress import progress
+from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.sqlite import SqliteReadModels
+
+
+def rebuild_models(settings: Settings, model: str | None) -> int:
+    """Rebuild one read model, or all that the database has."""
+    with database.application(_file(settings)) as app:
+        models = SqliteReadModels(app)
+        total = models.log_size()
+        started = time.monotonic()
+        wanted = models.present() if model is None else (model,)
+        with progress("Rebuilding", total, quiet=settings.json) as advance:
+            rebuilt = models.rebuild(wanted, advance)
+    seconds = time.monotonic() - started
+    if settings.json:
+        write_json({"rebuilt": [asdict(one) for one in rebuilt], "seconds": round(seconds, 3)})
+        return Status.DONE
+    for one in rebuilt:
+        console().print(f"{one.model}: rebuilt from {one.events:,} events", soft_wrap=True)
+    note(f"{seconds:,.1f} seconds")
+    return Status.DONE
+
+
+def check_database(settings: Settings) -> int:
+    """Verify the log, and compare boundaries and read models with it."""
+    path = _file(settings)
+    outdated: tuple[Difference, ...] = ()
+    verification: Verification | None = None
+    try:
+        with database.reading(path) as service:
+            verification = SessionAudit(service).verify()
+    except ReadModelOutdatedError as error:
+        outdated = (Difference(error.name, str(error)),)
+    with database.application(path, read_only=True) as app:
+        models = SqliteReadModels(app)
+        with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
+            comparison = models.compare(advance)
+    findings = verification.findings if verification else ()
+    differences = (*outdated, *comparison.differences)
+    status = Status.FOUND_OR_NOTHING_TO_DO if findings or differences else Status.DONE
+    if settings.json:
+        write_json(
+            {
+                "log": None if verification is None else verification.to_dict(),
+                "differences": [asdict(one) for one in differences],
+                "positions": comparison.positions,
+                "behind": comparison.behind,
+                "events": comparison.events,
+            }
+        )
+        return status
+    _print(findings, differences, comparison)
+    return status
+
+
+def _file(settings: Settings) -> Path:
+    """The SQLite file; `CommandUsageError` for a database on a server."""
+    if not isinstance(settings.database, Path):
+        raise CommandUsageError(
+            "`rebuild` and `check` are for SQLite files. On PostgreSQL directory and recall are written with "
+            "the events; `turnlog audit verify` checks the log."
+        )
+    return settings.database
+
+
+def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], found: Comparison) -> None:
+    if findings or differences:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for name in ("WHAT", "SESSION", ""):
+            table.add_column(name, overflow="fold")
+        for finding in findings:
+            name = finding.session_id or finding.aggregate_id or "?"
+            where = "" if finding.version is None else f"version {finding.version}: "
+            table.add_row(
+                Text("log", "red"), Text(visible(name), "cyan"), f"{where}{finding.kind}, {finding.detail}"
+            )
+        for one in differences:
+            name = one.session_id or one.aggregate_id or ""
+            table.add_row(Text(one.model, "red"), Text(visible(name), "cyan"), Text(visible(one.detail)))
+        print_table(table)
+    out = console()
+    out.print(f"log: {found.events:,} events, {_count(len(findings))}", soft_wrap=True)
+    by_model = [one.model for one in differences]
+    for name in ("boundaries", *found.positions):
+        behind = found.behind.get(name, 0)
+        stands = f", {behind:,} events behind the log" if behind else ""
+        out.print(f"{name}: {_count(by_model.count(name))}{stands}", soft_wrap=True)
+
+
+def _count(differences: int) -> str:
+    return f"{differences:,} differ" if differences else "nothing differs"

@@ -1,0 +1,414 @@
+"""Read models made anew from the log, in temporary tables of one connection.
+
+There they have the names of the real ones, which SQLite looks up there first: the code that writes the rows
+of the transaction writes these too. They are gone with the connection, whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from eventsourcing.domain import OriginatorVersionError
+from eventsourcing.persistence import Mapper, StoredEvent
+from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
+
+from turnlog.application.projections.batches import OUR_TOPICS, Positioned, by_stream
+from turnlog.application.projections.stored_view import VIEW_RULE
+from turnlog.application.projections.view_store import VIEW_MODEL
+from turnlog.domain.events import (
+    EventErased,
+    EventIdTaken,
+    MessageAppended,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+    as_uuid,
+)
+from turnlog.domain.session import fold
+from turnlog.domain.state import SessionState
+from turnlog.infrastructure.sqlite import directory, eraser, recall, rules, view
+from turnlog.infrastructure.sqlite.catching_up import DUE, TRACKED_AS
+
+PAGE: Final = 1000
+"""Events that are read at once."""
+
+
+class StoredLog:
+    """The log of a recorder by row id, read through any connection to it.
+
+    With `lenient` an event that cannot be read is noted and passed over; otherwise it raises.
+    """
+
+    def __init__(
+        self, recorder: SQLiteApplicationRecorder, mapper: Mapper[Any], *, lenient: bool = False
+    ) -> None:
+        self.recorder = recorder
+        self.mapper = mapper
+        self.table = recorder.events_table_name
+        self.unreadable: list[int] = []
+        self._lenient = lenient
+
+    def newest(self, cursor: SQLiteCursor) -> int:
+        """The row id of the newest event, 0 without any."""
+        cursor.execute(f"SELECT max(rowid) FROM {self.table}")  # noqa: S608 - the recorder's table
+        return int(cursor.fetchone()[0] or 0)
+
+    def page(self, cursor: SQLiteCursor, after: int, upto: int) -> list[Positioned]:
+        """The next events up to a row id."""
+        cursor.execute(
+            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self.table} WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
+            (after, upto, PAGE),
+        )
+        return [Positioned(row["rowid"], self._read(row)) for row in cursor.fetchall()]
+
+    def carried_view(self, cursor: SQLiteCursor, stored_id: str, version: int) -> list[int] | None:
+        """The versions of the messages in the view that the event at a version carries or names."""
+        state = self._state(cursor, stored_id, version)
+        if state is None:
+            return None
+        versions: list[int] = []
+        for first, last in state.view:
+            cursor.execute(
+                f"SELECT originator_version FROM {self.table} WHERE originator_id = ? "  # noqa: S608
+                "AND originator_version BETWEEN ? AND ? AND topic = ? ORDER BY originator_version",
+                (stored_id, first, min(last, version), MessageAppended.TOPIC),
+            )
+            versions += (int(row[0]) for row in cursor.fetchall())
+        return versions
+
+    def _state(self, cursor: SQLiteCursor, stored_id: str, version: int) -> SessionState | None:
+        newest = self._stream(cursor, stored_id, version, version)
+        if not newest:
+            return None
+        carried = newest[0].state_carried()
+        if carried is not None:
+            return carried
+        tail = self._stream(cursor, stored_id, newest[0].anchor or 0, version)
+        try:
+            return fold(tail[1:], tail[0].state_carried())
+        except (OriginatorVersionError, IndexError):
+            return None
+
+    def _stream(self, cursor: SQLiteCursor, stored_id: str, first: int, last: int) -> list[StreamEvent]:
+        cursor.execute(
+            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self.table} WHERE originator_id = ? AND originator_version BETWEEN ? AND ? "
+            "ORDER BY originator_version",
+            (stored_id, first, last),
+        )
+        return [event for row in cursor.fetchall() if (event := self._read(row)) is not None]
+
+    def place(self, cursor: SQLiteCursor, rowid: int) -> tuple[str, int]:
+        """Stream and version of the event with this row id."""
+        cursor.execute(
+            f"SELECT originator_id, originator_version FROM {self.table} WHERE rowid = ?",  # noqa: S608
+            (rowid,),
+        )
+        row = cursor.fetchone()
+        return row["originator_id"], row["originator_version"]
+
+    def is_deleted_behind(self, cursor: SQLiteCursor, stored_id: str, position: int) -> bool:
+        """Whether the stream was deleted behind this position."""
+        cursor.execute(
+            f"SELECT 1 FROM {self.table} WHERE originator_id = ? AND topic = ? AND rowid > ?",  # noqa: S608
+            (stored_id, SessionDeleted.TOPIC, position),
+        )
+        return cursor.fetchone() is not None
+
+    def _read(self, row: Any) -> StreamEvent | None:
+        try:
+            return self._event(row)
+        except Exception:
+            if not self._lenient:
+                raise
+            self.unreadable.append(row["rowid"])
+            return None
+
+    def _event(self, row: Any) -> StreamEvent | None:
+        if not row["topic"].startswith(OUR_TOPICS) or row["topic"] == EventIdTaken.TOPIC:
+            return None
+        stored = StoredEvent(
+            originator_id=self.recorder.convert_originator_id(row["originator_id"]),
+            originator_version=row["originator_version"],
+            topic=row["topic"],
+            state=row["state"],
+        )
+        event = self.mapper.to_domain_event(stored)
+        return event if isinstance(event, StreamEvent) else None
+
+
+class Builder(Protocol):
+    """One read model while it is made."""
+
+    name: str
+
+    def begin(self, cursor: SQLiteCursor) -> None:
+        """Make the temporary tables."""
+        ...
+
+    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
+        """Go on by a page of the log."""
+        ...
+
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
+        """Complete what is made of the events up to this row id, before the lock of writers is taken."""
+        ...
+
+    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
+        """Apply the last events under the lock; False when that would take long and is better done before."""
+        ...
+
+    def swap(self, cursor: SQLiteCursor) -> None:
+        """Put it in the place of the real one, in the transaction of the caller."""
+        ...
+
+
+class DirectoryBuilder:
+    """The directory. What is known of erased sessions is taken over from the former one: the log has it not.
+
+    So each session keeps its position, by which the index of what was said knows it.
+    """
+
+    name = directory.DIRECTORY_MODEL
+
+    def __init__(self, *, is_caught_up: bool = False) -> None:
+        self._is_caught_up = is_caught_up
+        self._tracked = 0
+        self._ends: list[tuple[int, SessionDeleted]] = []
+
+    def begin(self, cursor: SQLiteCursor) -> None:
+        """Make its tables, without what only readers need."""
+        for statement in _tables(directory.CREATE):
+            cursor.execute(statement)
+        self._tracked = _tracked(cursor) if self._is_caught_up else 0
+
+    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
+        """Go on by a page."""
+        if self._is_caught_up:
+            self._note_ends(page)
+        for aggregate_id, events in by_stream(page).items():
+            if isinstance(events[0], EventErased) and events[0].originator_version == 0:
+                cursor.execute(
+                    "INSERT OR IGNORE INTO temp.turnlog_sessions SELECT * FROM main.turnlog_sessions "
+                    "WHERE aggregate_id = ? AND deleted = 1",
+                    (aggregate_id.bytes,),
+                )
+            told = [event for event in events if not isinstance(event, EventErased)]
+            if told and (isinstance(told[0], SessionOpened) or directory.holds(cursor, aggregate_id)):
+                directory.insert(cursor, aggregate_id, told)
+
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
+        """Nothing is left to do."""
+
+    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
+        """Apply the last events."""
+        self.apply(cursor, tail)
+        return True
+
+    def swap(self, cursor: SQLiteCursor) -> None:
+        """Exchange the rows. Where positions change, the index that knows them is built anew too."""
+        cursor.execute(
+            "SELECT 1 FROM main.turnlog_sessions AS former JOIN temp.turnlog_sessions AS new "
+            "USING (aggregate_id) WHERE former.position <> new.position LIMIT 1"
+        )
+        if cursor.fetchone() is not None and rules.has_tables(cursor, "turnlog_recall_mark"):
+            cursor.execute("DELETE FROM main.turnlog_recall_mark")
+        _exchange(cursor, directory.CREATE)
+        rules.write(cursor, self.name, directory.DIRECTORY_RULE)
+        if self._is_caught_up:
+            tracked = _tracked(cursor)
+            for position, tombstone in self._ends:
+                if position > tracked:
+                    eraser.remember(cursor, tombstone, DUE)
+
+    def _note_ends(self, page: Sequence[Positioned]) -> None:
+        """Deletions that nobody has remembered yet: whoever moves the tracking row has to."""
+        for item in page:
+            end = item.event
+            if item.position > self._tracked and isinstance(end, SessionDeleted) and not end.keeps_content:
+                self._ends.append((item.position, end))
+
+
+class ViewBuilder:
+    """The materialised view; its store is needed where its tables may have to be made."""
+
+    name = VIEW_MODEL
+
+    def __init__(self, store: view.SqliteViewStore | None = None) -> None:
+        self._store = store
+
+    def begin(self, cursor: SQLiteCursor) -> None:
+        """Make its tables."""
+        for statement in _tables(view.CREATE):
+            cursor.execute(statement)
+
+    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
+        """Go on by a page."""
+        view.insert(cursor, page)
+
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
+        """Nothing is left to do."""
+
+    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
+        """Apply the last events."""
+        self.apply(cursor, tail)
+        return True
+
+    def swap(self, cursor: SQLiteCursor) -> None:
+        """Exchange the rows."""
+        if self._store is not None:
+            self._store.create_within(cursor)
+        _exchange(cursor, view.CREATE)
+        rules.write(cursor, self.name, VIEW_RULE)
+
+
+class RecallBuilder:
+    """The index of what was said."""
+
+    name = "recall"
+
+    def __init__(self, log: StoredLog, index: recall.SqliteRecallIndex) -> None:
+        self._log = log
+        self._index = index
+        self._due: set[int] = set()
+        self._upto = 0
+
+    def begin(self, cursor: SQLiteCursor) -> None:
+        """Make its tables; those of its parts are made when they are needed."""
+        for statement in _tables(recall.CREATE):
+            cursor.execute(statement)
+        cursor.execute("CREATE TEMP TABLE turnlog_indexed (position INTEGER PRIMARY KEY)")
+
+    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
+        """Go on by a page."""
+        documents: list[tuple[int, str]] = []
+        for aggregate_id, events in by_stream(page).items():
+            position = _position(cursor, aggregate_id)
+            if position is None:
+                continue
+            if isinstance(events[-1], SessionDeleted):
+                cursor.execute("SELECT 1 FROM temp.turnlog_indexed WHERE position = ?", (position,))
+                if cursor.fetchone() is not None:
+                    self._due.add(recall.part_of(position))
+            elif not _is_deleted(cursor, aggregate_id):
+                found = list(_documents(events, position))
+                if found:
+                    cursor.execute("INSERT OR IGNORE INTO temp.turnlog_indexed VALUES (?)", (position,))
+                documents += found
+        documents.sort()
+        self._make_parts(cursor, {recall.part_of(recall.place_of(rowid)[0]) for rowid, _ in documents})
+        recall.insert(cursor, documents)
+
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
+        """Make the parts anew whose sessions were deleted: what it held of them is not known any more."""
+        while self._due:
+            part = self._due.pop()
+            self._make_parts(cursor, {part})
+            self._index.build_part(cursor, part, upto)
+        for part in recall.parts(cursor):
+            self._optimize(cursor, part)
+        self._upto = upto
+
+    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
+        """Leave the last events to the next write, which indexes them; unless a session was deleted."""
+        ends = (item.event for item in tail if isinstance(item.event, SessionDeleted))
+        return all(_position(cursor, stored_id_of(event)) is None for event in ends)
+
+    def swap(self, cursor: SQLiteCursor) -> None:
+        """Exchange the parts, table by table, as FTS5 stores them."""
+        for name, statement in zip(
+            ("turnlog_recall_parts", "turnlog_recall_mark"), recall.CREATE, strict=True
+        ):
+            cursor.execute(f"DROP TABLE IF EXISTS main.{name}")
+            cursor.execute(statement.replace(name, f"main.{name}", 1))
+        for part in sorted(_real_parts(cursor)):
+            cursor.execute(f"DROP TABLE main.turnlog_recall_{part}")
+        for part in sorted(recall.parts(cursor)):
+            name = f"turnlog_recall_{part}"
+            cursor.execute(recall.TABLE.format(part=part).replace(name, f"main.{name}", 1))
+            for kept in ("data", "idx"):
+                cursor.execute(f"DELETE FROM main.{name}_{kept}")  # noqa: S608 - a number
+                cursor.execute(
+                    f"INSERT INTO main.{name}_{kept} SELECT * FROM temp.{name}_{kept}"  # noqa: S608
+                )
+            cursor.execute("INSERT INTO main.turnlog_recall_parts VALUES (?)", (part,))
+        if self._upto:
+            cursor.execute("DROP TABLE temp.turnlog_recall_mark")
+            recall.write_mark(cursor, self._upto, *self._log.place(cursor, self._upto))
+
+    def _optimize(self, cursor: SQLiteCursor, part: int) -> None:
+        """Write all that FTS5 holds back into its tables, as one piece."""
+        name = f"turnlog_recall_{part}"
+        cursor.execute(f"INSERT INTO temp.{name} ({name}) VALUES ('optimize')")  # noqa: S608 - a number
+
+    def _make_parts(self, cursor: SQLiteCursor, parts: set[int]) -> None:
+        for part in sorted(parts - recall.parts(cursor)):
+            name = f"turnlog_recall_{part}"
+            cursor.execute(recall.TABLE.format(part=part).replace(name, f"temp.{name}", 1))
+            cursor.execute("INSERT INTO temp.turnlog_recall_parts VALUES (?)", (part,))
+
+
+def _documents(events: Sequence[StreamEvent], position: int) -> Iterator[tuple[int, str]]:
+    for event in events:
+        if isinstance(event, MessageAppended):
+            document = recall.document_of(event, position)
+            if document is not None:
+                yield document
+
+
+def _tracked(cursor: SQLiteCursor) -> int:
+    """How far the rows were caught up."""
+    cursor.execute("SELECT max(notification_id) FROM tracking WHERE application_name = ?", (TRACKED_AS,))
+    return int(cursor.fetchone()[0] or 0)
+
+
+def _position(cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:
+    cursor.execute("SELECT position FROM turnlog_sessions WHERE aggregate_id = ?", (aggregate_id.bytes,))
+    row = cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+def _is_deleted(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:
+    cursor.execute(
+        "SELECT 1 FROM main.turnlog_sessions WHERE aggregate_id = ? AND deleted = 1", (aggregate_id.bytes,)
+    )
+    return cursor.fetchone() is not None
+
+
+def _real_parts(cursor: SQLiteCursor) -> set[int]:
+    cursor.execute(
+        "SELECT substr(name, 16) FROM main.sqlite_master WHERE type = 'table' "
+        "AND name GLOB 'turnlog_recall_[0-9]*' AND sql LIKE '%fts5%'"
+    )
+    return {int(row[0]) for row in cursor.fetchall()}
+
+
+def _tables(statements: Sequence[str]) -> Iterator[str]:
+    """The statements that make tables, for temporary ones."""
+    for statement in statements:
+        if "CREATE TABLE IF NOT EXISTS" in statement:
+            yield statement.replace("CREATE TABLE IF NOT EXISTS", "CREATE TEMP TABLE", 1)
+
+
+def _exchange(cursor: SQLiteCursor, statements: Sequence[str]) -> None:
+    """Make the real tables anew and fill them from the temporary ones of the same names."""
+    names = [statement.split()[5] for statement in statements if "CREATE TABLE" in statement]
+    for name in names:
+        cursor.execute(f"DROP TABLE IF EXISTS main.{name}")
+    for statement in statements:
+        if "CREATE TABLE" in statement:
+            name = statement.split()[5]
+            cursor.execute(statement.replace(name, f"main.{name}", 1))
+            cursor.execute(f"INSERT INTO main.{name} SELECT * FROM temp.{name}")  # noqa: S608 - a constant
+    for statement in statements:
+        if "CREATE INDEX" in statement:
+            name = statement.split()[5]
+            cursor.execute(statement.replace(name, f"main.{name}", 1))
+
+
+def stored_id_of(event: StreamEvent) -> UUID:
+    """The stream of an event."""
+    return as_uuid(event.originator_id)

@@ -1,0 +1,204 @@
+"""Rebuilding and checking the read models of an SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.sqlite import (
+    SQLiteApplicationRecorder,
+    SQLiteConnection,
+    SQLiteCursor,
+    SQLiteDatastore,
+)
+
+from turnlog.application.projections.maintaining import (
+    MODELS,
+    Comparison,
+    Progress,
+    ReadModels,
+    Rebuilt,
+)
+from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
+from turnlog.application.storage import storage_errors
+from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.infrastructure.sqlite import recall, rules
+from turnlog.infrastructure.sqlite.building import (
+    Builder,
+    DirectoryBuilder,
+    RecallBuilder,
+    StoredLog,
+    ViewBuilder,
+)
+from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
+from turnlog.infrastructure.sqlite.catching_up import CaughtUpRows
+from turnlog.infrastructure.sqlite.comparing import compared
+from turnlog.infrastructure.sqlite.secure import secure, take_the_lock
+from turnlog.infrastructure.sqlite.view import SqliteViewStore
+
+_TRIES: Final = 20
+"""How often that transaction is begun anew because a session was deleted meanwhile."""
+
+
+class SqliteReadModels(ReadModels):
+    """The read models of the file that an application stores its events in."""
+
+    def __init__(self, app: Application[UUID]) -> None:
+        recorder = app.recorder
+        if not isinstance(recorder, SQLiteApplicationRecorder):
+            raise InvalidSettingError(
+                f"{type(recorder).__name__} is no SQLite recorder: its read models are not rebuilt here."
+            )
+        self._recorder = recorder
+        self._log = StoredLog(recorder, app.mapper)
+
+    def log_size(self) -> int:
+        """The row id of the newest event."""
+        with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
+            return self._log.newest(cursor)
+
+    def present(self) -> tuple[str, ...]:
+        """The read models that the file has."""
+        tables = {"view": "turnlog_views", "recall": "turnlog_recall_mark", "directory": "turnlog_sessions"}
+        with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
+            found = tuple(name for name in MODELS if rules.has_tables(cursor, tables[name]))
+        return found if recall.is_supported() else tuple(name for name in found if name != "recall")
+
+    def rebuild(
+        self, models: Collection[str] = MODELS, progress: Progress | None = None
+    ) -> tuple[Rebuilt, ...]:
+        """Make the models anew in temporary tables, then exchange them in one transaction."""
+        with storage_errors(), self._connection() as connection:
+            builders = self._builders(connection, models)
+            with connection.transaction(commit=True) as cursor:
+                for builder in builders:
+                    builder.begin(cursor)
+            last = 0
+            for _ in range(_TRIES):
+                last = self._catch_up(connection, builders, last, progress)
+                swapped = self._swap(connection, builders, last)
+                if swapped is not None:
+                    return tuple(Rebuilt(builder.name, swapped, swapped) for builder in builders)
+        raise StorageError(
+            "Sessions were deleted all the time, so the index could not be completed. Nothing was changed: "
+            "run the rebuild again when fewer are."
+        )
+
+    def compare(self, progress: Progress | None = None) -> Comparison:
+        """Replay the log in one read, and compare row by row."""
+        with (
+            storage_errors(),
+            self._connection() as connection,
+            connection.transaction(commit=False) as cursor,
+        ):
+            log = StoredLog(self._recorder, self._log.mapper, lenient=True)
+            return compared(cursor, log, self._index(), progress)
+
+    def _catch_up(
+        self, connection: SQLiteConnection, builders: Sequence[Builder], last: int, progress: Progress | None
+    ) -> int:
+        """Apply what is there, page by page."""
+        while True:
+            with connection.transaction(commit=True) as cursor:
+                newest = self._log.newest(cursor)
+                page = self._log.page(cursor, last, newest)
+                for builder in builders:
+                    builder.apply(cursor, page)
+            last = page[-1].position if page else last
+            if progress is not None:
+                progress(len(page))
+            if last >= newest:
+                break
+        with connection.transaction(commit=True) as cursor:
+            for builder in builders:
+                builder.settle(cursor, last)
+        return last
+
+    def _swap(self, connection: SQLiteConnection, builders: Sequence[Builder], last: int) -> int | None:
+        """Apply the rest and exchange the rows; None when there is too much of it."""
+        try:
+            with connection.transaction(commit=True) as cursor:
+                cursor.execute("PRAGMA secure_delete = ON")
+                take_the_lock(cursor)
+                newest = self._log.newest(cursor)
+                tail = self._log.page(cursor, last, newest)
+                if (tail[-1].position if tail else last) < newest:
+                    raise _TooMuchLeftError
+                for builder in builders:
+                    if not builder.finish(cursor, tail):
+                        raise _TooMuchLeftError
+                for builder in builders:
+                    builder.swap(cursor)
+                self._track(cursor, builders, newest)
+        except _TooMuchLeftError:
+            return None
+        return newest
+
+    def _track(self, cursor: SQLiteCursor, builders: Sequence[Builder], newest: int) -> None:
+        """Move the tracking rows behind what is in the rows now."""
+        if not rules.has_tables(cursor, "tracking"):
+            return
+        tracked = {ViewBuilder.name: VIEW_TRACKED_AS}
+        if not self._has_rows(cursor):
+            tracked[DirectoryBuilder.name] = ROWS_TRACKED_AS
+        for name in [tracked[builder.name] for builder in builders if builder.name in tracked]:
+            cursor.execute("DELETE FROM tracking WHERE application_name = ?", (name,))
+            if newest:
+                cursor.execute("INSERT INTO tracking VALUES (?, ?)", (name, newest))
+
+    def _builders(self, connection: SQLiteConnection, models: Collection[str]) -> list[Builder]:
+        """In the order in which they need each other."""
+        wanted = set(models)
+        if not wanted or not wanted <= set(MODELS):
+            raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
+        with connection.transaction(commit=False) as cursor:
+            has_rows = self._has_rows(cursor)
+        if not has_rows:
+            rows = CaughtUpRows(self._recorder, self._log.mapper)
+            if not rows.has_tables():
+                rows.create_table()
+            rows.catch_up()
+        builders: list[Builder] = []
+        if "directory" in wanted or ("recall" in wanted and not has_rows):
+            builders.append(DirectoryBuilder(is_caught_up=not has_rows))
+        if "view" in wanted:
+            builders.append(ViewBuilder(SqliteViewStore(self._datastore)))
+        if "recall" in wanted:
+            index = self._index()
+            if index is None:
+                raise StorageError("This SQLite has no FTS5 with trigrams, so there is no index to rebuild.")
+            builders.append(RecallBuilder(self._log, index))
+        return builders
+
+    def _index(self) -> recall.SqliteRecallIndex | None:
+        if not recall.is_supported():
+            return None
+        return recall.SqliteRecallIndex(self._recorder.datastore, self._log.mapper, self._log.table)
+
+    @staticmethod
+    def _has_rows(cursor: SQLiteCursor) -> bool:
+        return rules.has_tables(cursor, "turnlog_event_ids")
+
+    @contextmanager
+    def _connection(self) -> Generator[SQLiteConnection]:
+        """A connection for this alone, so that nobody waits for it; temporary tables go with it."""
+        pool = self._recorder.datastore.pool
+        if pool.is_sqlite_memory_mode:
+            raise StorageError("A database in memory is neither rebuilt nor checked: its rows go with it.")
+        kind = cast("Any", self._recorder.datastore.originator_id_type)
+        self._datastore = SQLiteDatastore(
+            pool.db_name, lock_timeout=pool.lock_timeout, originator_id_type=kind
+        )
+        secure(self._datastore)
+        try:
+            with self._datastore.get_connection(commit=False) as connection:
+                yield connection
+        finally:
+            self._datastore.close()
+
+
+class _TooMuchLeftError(Exception):
+    """The rest is too much to be done while all others wait."""
