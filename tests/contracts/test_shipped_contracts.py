@@ -18,7 +18,10 @@ class OnOurStores:
     opened: list[SessionService]
     store: Store
 
-    @pytest.fixture(autouse=True, params=["memory", "sqlite", "sqlite-plain-recorder", "postgres"])
+    @pytest.fixture(
+        autouse=True,
+        params=["memory", "sqlite", "sqlite-plain-recorder", "postgres", "postgres-plain-recorder"],
+    )
     def on_a_fresh_store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
         """An empty store, closed behind the test."""
         self.store, self.opened = STORES[request.param](tmp_path), []

@@ -24,7 +24,15 @@ def without_rows(path: Path) -> SessionService:
 
 
 @pytest.fixture(
-    params=["memory", "sqlite", "sqlite in memory", "sqlite without rows", "sqlite without fts", "postgres"]
+    params=[
+        "memory",
+        "sqlite",
+        "sqlite in memory",
+        "sqlite without rows",
+        "sqlite without fts",
+        "postgres",
+        "postgres without rows",
+    ]
 )
 def sessions(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -41,6 +49,9 @@ def sessions(
             service = without_rows(tmp_path / "sessions.db")
         case "postgres":
             service = SessionService(env=postgres_env(), token_estimator=NoTokens())
+        case "postgres without rows":
+            plain = {"APPLICATION_RECORDER_TOPIC": "eventsourcing.postgres:PostgresApplicationRecorder"}
+            service = SessionService(env={**postgres_env(), **plain}, token_estimator=NoTokens())
         case _:
             monkeypatch.setattr(recall, "is_supported", lambda: False)
             service = on_sqlite(tmp_path / "sessions.db")

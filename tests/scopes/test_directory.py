@@ -18,7 +18,7 @@ from turnlog.domain.messages import Message
 HI = Message.user("hi")
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-plain-recorder", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite-plain-recorder", "postgres", "postgres-plain-recorder"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """Directories that catch up, and one of rows."""
     return STORES[request.param](tmp_path)

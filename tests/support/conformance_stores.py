@@ -70,8 +70,12 @@ def _sqlite_without_rows(folder: Path) -> Store:
     return _sqlite(folder, APPLICATION_RECORDER_TOPIC="eventsourcing.sqlite:SQLiteApplicationRecorder")
 
 
-def _postgres(_: Path) -> Store:
-    return Store(postgres_env(), is_shared=True)
+def _postgres(_: Path, **more: str) -> Store:
+    return Store({**postgres_env(), **more}, is_shared=True)
+
+
+def _postgres_without_rows(folder: Path) -> Store:
+    return _postgres(folder, APPLICATION_RECORDER_TOPIC="eventsourcing.postgres:PostgresApplicationRecorder")
 
 
 StoreMaker: TypeAlias = Callable[[Path], Store]
@@ -81,9 +85,10 @@ STORES: dict[str, StoreMaker] = {"memory": _memory, "postgres": _postgres, "sqli
 """A further store is one more entry here."""
 
 OTHERS: dict[str, StoreMaker] = {
+    "postgres-without-rows": _postgres_without_rows,
     "sqlite-without-rows": _sqlite_without_rows,
 }
-"""A store that erases, whose recorder writes no rows about sessions."""
+"""Stores that erase, whose recorders write no rows about sessions."""
 
 
 @contextmanager

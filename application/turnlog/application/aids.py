@@ -14,6 +14,7 @@ from turnlog.application.erasing import SessionEraser
 from turnlog.application.ports import Directory, RecallIndex
 
 _AIDS: Mapping[str, str] = {
+    "eventsourcing.postgres": "turnlog.infrastructure.postgres:plain_aids",
     "eventsourcing.sqlite": "turnlog.infrastructure.sqlite:plain_aids",
     "eventsourcing_sqlalchemy.recorders": "turnlog.infrastructure.sqlalchemy:aids",
 }

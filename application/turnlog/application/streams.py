@@ -188,13 +188,10 @@ class SessionStreams:
     def entries_at(
         self, aggregate_id: UUID, session_id: str, versions: Iterable[int]
     ) -> dict[int, SessionEvent]:
-        """The messages at these versions. Their texts are remembered as those of a view are."""
-        known = self._known.get(aggregate_id) or {}
-        wanted = list(versions)
-        missing = [(version, version) for version in wanted if known.get(version) is None]
-        if missing:
-            known = {**known, **self._read_ranges(aggregate_id, session_id, missing)}
-        return {version: entry for version in wanted if (entry := known.get(version)) is not None}
+        """The messages at these versions, as they are now: a redaction by another process is seen."""
+        ranges = [(version, version) for version in sorted(set(versions))]
+        found = self._read_ranges(aggregate_id, session_id, ranges)
+        return {version: entry for version, entry in found.items() if entry is not None}
 
     def _read_ranges(
         self, aggregate_id: UUID, session_id: str, ranges: Ranges | Sequence[tuple[int, int]]

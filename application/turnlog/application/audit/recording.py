@@ -261,12 +261,7 @@ class PromptRecorder(_Keeping):
         """The request; where something of it was redacted since the conversation was read, one that tells the
         placeholder instead: what is sent cannot be called back, but must not come into the log again."""
         gone = {event.version: event for event in told if event.redacted}
-        conversation = tuple(
-            gone.get(entry.version, entry)
-            if isinstance(entry, SessionEvent) and not entry.redacted
-            else entry
-            for entry in rendered.request.conversation
-        )
+        conversation = tuple(_now(entry, gone) for entry in rendered.request.conversation)
         if not any(
             now is not entry for now, entry in zip(conversation, rendered.request.conversation, strict=True)
         ):

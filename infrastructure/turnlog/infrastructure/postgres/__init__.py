@@ -1,6 +1,14 @@
 """turnlog on PostgreSQL: rows about sessions, written in the transaction of the events."""
 
+from turnlog.infrastructure.postgres.plain import PlainPostgresEraser, plain_aids
 from turnlog.infrastructure.postgres.pool import BoundedConnectionPool
 from turnlog.infrastructure.postgres.recorder import PostgresSessionRecorder, SessionRows, has_session_rows
 
-__all__ = ["BoundedConnectionPool", "PostgresSessionRecorder", "SessionRows", "has_session_rows"]
+__all__ = [
+    "BoundedConnectionPool",
+    "PlainPostgresEraser",
+    "PostgresSessionRecorder",
+    "SessionRows",
+    "has_session_rows",
+    "plain_aids",
+]

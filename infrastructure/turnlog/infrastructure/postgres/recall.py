@@ -66,6 +66,13 @@ _MESSAGES: Final[LiteralString] = """
         AND originator_version > %s AND originator_version <= %s ORDER BY originator_version
 """
 
+_INCOMPLETE: Final[LiteralString] = """
+    SELECT aggregate_id FROM {sessions} LEFT JOIN {recall_mark} USING (position)
+    WHERE aggregate_id = ANY (%s::uuid[])
+        AND version - CASE WHEN rule = %s THEN indexed ELSE 0 END >= %s
+    ORDER BY aggregate_id
+"""
+
 _HITS: Final[LiteralString] = """
     WITH hits AS MATERIALIZED (SELECT position, first, last FROM {recall} WHERE
 """
@@ -116,8 +123,11 @@ class PostgresRecallIndex:
             except Exception as error:
                 _logger.warning("Messages could not be indexed, searches read them: %s", type(error).__name__)
 
-    def catch_up(self, aggregate_id: UUID) -> None:
-        """Index the blocks of the session that are complete, unless somebody else is at it."""
+    def catch_up(self, aggregate_id: UUID) -> bool:
+        """Index the blocks of the session that are complete, unless somebody else is at it.
+
+        Returns whether more are complete than are indexed at once.
+        """
         with self._datastore.transaction(commit=True) as cursor:
             # This lets others append to the session, but nobody delete it before the blocks are written.
             cursor.execute(
@@ -128,23 +138,35 @@ class PostgresRecallIndex:
             )
             session = cursor.fetchone()
             if session is None:
-                return
-            position, version = session["position"], session["version"]
+                return False
+            position, version = session["position"], int(session["version"])
             cursor.execute(self._tables.sql(_MARK), (position, _RULE))
             mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
             if mark is None:
-                return
-            indexed = mark["indexed"]
+                return False
+            indexed = int(mark["indexed"])
             if mark["rule"] != _RULE:
                 cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
                 indexed = 0
-            upto = min(version - version % BLOCK, indexed + _MOST_AT_ONCE)
+            complete = version - version % BLOCK
+            upto = min(complete, indexed + _MOST_AT_ONCE)
             for first in range(indexed + 1, upto, BLOCK):
                 self._index(cursor, aggregate_id, position, first, first + BLOCK - 1)
             cursor.execute(
                 self._tables.sql("UPDATE {recall_mark} SET indexed = %s, rule = %s WHERE position = %s"),
                 (max(indexed, upto), _RULE, position),
             )
+        return upto < complete
+
+    def complete(self, aggregate_ids: Sequence[UUID]) -> None:
+        """Index what is due in these sessions, but for what somebody else is at."""
+        with self._datastore.get_connection() as connection:
+            rows = connection.execute(
+                self._tables.sql(_INCOMPLETE), (list(aggregate_ids), _RULE, BLOCK)
+            ).fetchall()
+        for row in rows:
+            while self.catch_up(row["aggregate_id"]):
+                pass
 
     def lock(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> None:
         """Let nobody index messages of the session until this transaction has ended."""
@@ -249,6 +271,11 @@ class PostgresRecallIndex:
         )
         event = self._mapper.to_domain_event(stored)
         return event if isinstance(event, MessageAppended) else None
+
+
+def narrows(query: EventQuery) -> bool:
+    """Whether the index can say anything about this query."""
+    return _alternatives(query) is not None
 
 
 def _alternatives(query: EventQuery) -> list[set[str]] | None:

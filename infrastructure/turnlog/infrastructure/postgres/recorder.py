@@ -96,7 +96,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
             )
         bound(datastore)
         super().__init__(datastore, *args, **kwargs)
-        self._tables = tables.Tables(datastore.schema, self.events_table_name, datastore.originator_id_type)
+        self._tables = tables.of_recorder(self)
         self._append_statement = self._tables.sql(
             "SELECT {append}(%s::json, %s::bytea, %s::json, %s::json, %s)"
         )
@@ -169,34 +169,24 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """Create what is missing; `StorageError` where sessions were written without rows before."""
         with storage_errors():
             with self.datastore.transaction(commit=True) as cursor:
-                self._one_at_a_time(cursor)
+                self._tables.one_at_a_time(cursor)
                 self._refuse_other_databases(cursor)
                 self._create_types(cursor)
             super().create_table()
 
     def _create_table(self, curs: Cursor[DictRow]) -> None:
-        self._one_at_a_time(curs)
+        self._tables.one_at_a_time(curs)
         super()._create_table(curs)
-        for statement in tables.CREATE_TABLES:
-            curs.execute(self._tables.sql(statement), prepare=False)
-        for name, statement in tables.CREATE_FUNCTIONS.items():
-            if _is_missing(curs, "to_regproc", self._tables.regproc(name)):
-                curs.execute(self._tables.sql(statement), prepare=False)
-
-    def _one_at_a_time(self, cursor: Cursor[DictRow]) -> None:
-        """Let processes that start at once create one behind the other: PostgreSQL fails them otherwise."""
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._tables.lock_name,), prepare=False
-        )
+        self._tables.create(curs)
 
     def _refuse_other_databases(self, cursor: Cursor[DictRow]) -> None:
         cursor.execute("SHOW server_encoding")
         encoding = (cursor.fetchone() or {})["server_encoding"]
         if encoding != "UTF8":
             raise StorageError(f"The database is encoded in {encoding}. Name one that is encoded in UTF8.")
-        if _is_missing(cursor, "to_regclass", self._tables.regclass("events")):
+        if tables.is_missing(cursor, "to_regclass", self._tables.regclass("events")):
             return
-        if not _is_missing(cursor, "to_regclass", self._tables.regclass("sessions")):
+        if not tables.is_missing(cursor, "to_regclass", self._tables.regclass("sessions")):
             return
         cursor.execute(
             self._tables.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1"), (OUR_TOPICS,)
@@ -310,13 +300,6 @@ def has_session_rows(recorder: object) -> bool:
     """Whether the store of this recorder has rows about sessions."""
     if not isinstance(recorder, PostgresApplicationRecorder):
         return False
-    datastore = recorder.datastore
-    names = tables.Tables(datastore.schema, recorder.events_table_name, datastore.originator_id_type)
-    with storage_errors(), datastore.get_connection() as connection:
-        return not _is_missing(connection.cursor(), "to_regclass", names.regclass("sessions"))
-
-
-def _is_missing(cursor: Cursor[DictRow], look_up: LiteralString, name: str) -> bool:
-    select: LiteralString = f"SELECT {look_up}(%s) IS NULL AS missing"
-    row = cursor.execute(select, (name,)).fetchone()
-    return row is not None and bool(row["missing"])
+    names = tables.of_recorder(recorder)
+    with storage_errors(), recorder.datastore.get_connection() as connection:
+        return not tables.is_missing(connection.cursor(), "to_regclass", names.regclass("sessions"))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from eventsourcing.postgres import PostgresRecorder
-from psycopg import sql
+from eventsourcing.postgres import PostgresApplicationRecorder, PostgresRecorder
+from psycopg import Cursor, sql
+from psycopg.rows import DictRow
 
 FORM: Final = 1
 """The form of the functions. Those of another form stand beside them, for processes of another release."""
@@ -24,6 +25,8 @@ _TABLES: Final = {
     "recall_mark": "recall_mark",
     "erasures": "erasures",
     "redactions": "redactions",
+    "tracking": "tracking",
+    "due": "due",
 }
 
 _FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "erase": "erase"}
@@ -245,10 +248,13 @@ CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
 
 
 class Tables:
-    """The names of one application's tables and functions, and statements about them."""
+    """The names of one application's tables and functions, and statements about them.
 
-    def __init__(self, schema: str, events_table: str, id_type: str) -> None:
-        prefix = f"{events_table.removesuffix('_events')}_turnlog_"
+    `kind` is in the names of tables that are another set than those of `SessionRows`.
+    """
+
+    def __init__(self, schema: str, events_table: str, id_type: str, kind: str = "") -> None:
+        prefix = f"{events_table.removesuffix('_events')}_turnlog_{kind}"
         tables = {name: prefix + table for name, table in _TABLES.items()}
         functions = {name: f"{prefix}{function}_{FORM}" for name, function in _FUNCTIONS.items()}
         indexes = {
@@ -261,7 +267,7 @@ class Tables:
             PostgresRecorder.check_identifier_length(name)
         self.schema = schema
         self.functions = functions
-        self.lock_name = f"{schema}.{prefix}"
+        self._lock_name = f"{schema}.{prefix}"
         self._tables = {"events": events_table, **tables}
         self._statements: dict[str, bytes] = {}
         self._names: dict[str, sql.Composable] = {
@@ -286,3 +292,30 @@ class Tables:
     def regproc(self, name: str) -> str:
         """What `to_regproc` takes for this function."""
         return sql.Identifier(self.schema, self.functions[name]).as_string()
+
+    def create(self, cursor: Cursor[DictRow]) -> None:
+        """Create the tables and functions that are missing."""
+        for statement in CREATE_TABLES:
+            cursor.execute(self.sql(statement), prepare=False)
+        for name, statement in CREATE_FUNCTIONS.items():
+            if is_missing(cursor, "to_regproc", self.regproc(name)):
+                cursor.execute(self.sql(statement), prepare=False)
+
+    def one_at_a_time(self, cursor: Cursor[DictRow]) -> None:
+        """Let processes that start at once create one behind the other: PostgreSQL fails them otherwise."""
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._lock_name,), prepare=False
+        )
+
+
+def of_recorder(recorder: PostgresApplicationRecorder, kind: str = "") -> Tables:
+    """The tables about the sessions of this recorder."""
+    datastore = recorder.datastore
+    return Tables(datastore.schema, recorder.events_table_name, datastore.originator_id_type, kind)
+
+
+def is_missing(cursor: Cursor[DictRow], look_up: LiteralString, name: str) -> bool:
+    """Whether there is no such table (`to_regclass`) or function (`to_regproc`)."""
+    select: LiteralString = f"SELECT {look_up}(%s) IS NULL AS missing"
+    row = cursor.execute(select, (name,)).fetchone()
+    return row is not None and bool(row["missing"])

@@ -18,6 +18,7 @@ from turnlog.application.projections.batches import OUR_TOPICS, Positioned, by_s
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.domain.events import (
+    ContentRedacted,
     EventErased,
     EventIdTaken,
     MessageAppended,
@@ -29,7 +30,7 @@ from turnlog.domain.events import (
 from turnlog.domain.session import fold
 from turnlog.domain.state import SessionState
 from turnlog.infrastructure.sqlite import directory, eraser, recall, rules, view
-from turnlog.infrastructure.sqlite.catching_up import DUE, TRACKED_AS
+from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS
 
 PAGE: Final = 1000
 """Events that are read at once."""
@@ -177,7 +178,7 @@ class DirectoryBuilder:
     def __init__(self, *, is_caught_up: bool = False) -> None:
         self._is_caught_up = is_caught_up
         self._tracked = 0
-        self._ends: list[tuple[int, SessionDeleted]] = []
+        self._ends: list[tuple[int, SessionDeleted | ContentRedacted]] = []
 
     def begin(self, cursor: SQLiteCursor) -> None:
         """Make its tables, without what only readers need."""
@@ -220,16 +221,24 @@ class DirectoryBuilder:
         rules.write(cursor, self.name, directory.DIRECTORY_RULE)
         if self._is_caught_up:
             tracked = _tracked(cursor)
-            for position, tombstone in self._ends:
-                if position > tracked:
-                    eraser.remember(cursor, tombstone, DUE)
+            for position, event in self._ends:
+                if position <= tracked:
+                    continue
+                if isinstance(event, SessionDeleted):
+                    eraser.remember(cursor, event, eraser.DUE)
+                else:
+                    eraser.remember_redaction(cursor, event, eraser.DUE)
 
     def _note_ends(self, page: Sequence[Positioned]) -> None:
-        """Deletions that nobody has remembered yet: whoever moves the tracking row has to."""
+        """Deletions and redactions that nobody has remembered yet: whoever moves the tracking row has to."""
         for item in page:
-            end = item.event
-            if item.position > self._tracked and isinstance(end, SessionDeleted) and not end.keeps_content:
-                self._ends.append((item.position, end))
+            event = item.event
+            if item.position <= self._tracked:
+                continue
+            if isinstance(event, ContentRedacted) or (
+                isinstance(event, SessionDeleted) and not event.keeps_content
+            ):
+                self._ends.append((item.position, event))
 
 
 class ViewBuilder:
@@ -294,6 +303,8 @@ class RecallBuilder:
                 if cursor.fetchone() is not None:
                     self._due.add(recall.part_of(position))
             elif not _is_deleted(cursor, aggregate_id):
+                if any(isinstance(event, ContentRedacted) for event in events):
+                    self._due.add(recall.part_of(position))
                 found = list(_documents(events, position))
                 if found:
                     cursor.execute("INSERT OR IGNORE INTO temp.turnlog_indexed VALUES (?)", (position,))
@@ -313,8 +324,8 @@ class RecallBuilder:
         self._upto = upto
 
     def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
-        """Leave the last events to the next write, which indexes them; unless a session was deleted."""
-        ends = (item.event for item in tail if isinstance(item.event, SessionDeleted))
+        """Leave the last events to the next write, which indexes them; unless something was erased."""
+        ends = (item.event for item in tail if isinstance(item.event, (SessionDeleted, ContentRedacted)))
         return all(_position(cursor, stored_id_of(event)) is None for event in ends)
 
     def swap(self, cursor: SQLiteCursor) -> None:

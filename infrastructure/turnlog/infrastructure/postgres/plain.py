@@ -1,0 +1,96 @@
+"""The read models and the eraser beside a recorder of the framework's that writes no rows about sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, LiteralString, cast
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.persistence import ProgrammingError
+from eventsourcing.postgres import PostgresApplicationRecorder
+from eventsourcing.utils import strtobool
+
+from turnlog.application.aids import StoreAids
+from turnlog.application.storage import storage_errors, unlocked
+from turnlog.infrastructure.postgres.catching_up import (
+    CaughtUpDirectory,
+    CaughtUpRecallIndex,
+    CaughtUpRows,
+)
+from turnlog.infrastructure.postgres.eraser import PostgresEraser
+
+_HOLDS: Final[LiteralString] = """
+    SELECT current_setting('transaction_read_only') = 'off'
+            AND current_setting('server_encoding') = 'UTF8' AS writable,
+        has_schema_privilege(%s, 'CREATE') AS may_create,
+        to_regclass(%s) IS NOT NULL AS has_tables,
+        has_table_privilege(to_regclass(%s), 'UPDATE') AS may_update
+"""
+
+
+def plain_aids(app: Application[UUID]) -> StoreAids:
+    """What this application's database has beside its recorder; nothing where it may not be written.
+
+    With POSTGRES_ENABLE_DB_FUNCTIONS events are committed in another order than that of their notification
+    ids, so nobody could say how far rows got.
+    """
+    recorder = cast("PostgresApplicationRecorder", app.recorder)
+    if recorder.datastore.enable_db_functions:
+        return StoreAids()
+    try:
+        rows = CaughtUpRows(recorder, app.mapper)
+    except ProgrammingError:  # the application's name is too long for names of tables made of it
+        return StoreAids()
+    if not _has_tables(rows, create=bool(strtobool(app.env.get("CREATE_TABLE") or "yes"))):
+        return StoreAids()
+    return StoreAids(CaughtUpDirectory(rows), CaughtUpRecallIndex(rows), PlainPostgresEraser(rows))
+
+
+def _has_tables(rows: CaughtUpRows, *, create: bool) -> bool:
+    """Whether the tables are there to be written, made now if that is wished and allowed."""
+    table = rows.tables.regclass("tracking")
+    with storage_errors(), rows.datastore.get_connection() as connection:
+        held = connection.execute(_HOLDS, (rows.tables.schema, table, table)).fetchone()
+    if held is None or not held["writable"]:
+        return False
+    if not held["has_tables"] and create and held["may_create"]:
+        unlocked(rows.create_tables)
+        return True
+    return bool(held["has_tables"] and held["may_update"])
+
+
+class PlainPostgresEraser(PostgresEraser):
+    """Overwrites deleted sessions behind the write of their tombstone, which the catching up finds."""
+
+    def __init__(self, rows: CaughtUpRows) -> None:
+        super().__init__(rows.datastore, rows.tables)
+        self._rows = rows
+
+    def erase(self, aggregate_id: UUID) -> None:
+        """Overwrite the events in front of the tombstone, and take the session out of what is derived."""
+        self._rows.catch_up()
+        unlocked(lambda: self._erase(aggregate_id))
+
+    def scrub(self) -> str | None:
+        """Complete what a process left that died behind a tombstone, then remove old copies."""
+        with storage_errors():
+            due = self._rows.due()
+        for aggregate_id in due:
+            self.erase(aggregate_id)
+        return super().scrub()
+
+    def pending(self) -> int:
+        """How many sessions were deleted of which something may be left."""
+        self._rows.catch_up()
+        with storage_errors():
+            return len(self._rows.due()) + super().pending()
+
+    def purge(self, before: datetime) -> int:  # noqa: ARG002 - the port's argument
+        """Nothing: without rows about sessions no write to a purged stream could be refused."""
+        return 0
+
+    def _erase(self, aggregate_id: UUID) -> None:
+        with self._datastore.transaction(commit=True) as cursor:
+            self._rows.catch_up_within(cursor)
+            self._rows.overwrite(cursor, aggregate_id)
