@@ -34,7 +34,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "view_at": lambda a: a.view_at(SID),
 }
 OF_MANY = {"export_heads", "restore"}
-OF_THE_SERVICE = {"app", "capabilities", "close", "principal", "sync"}
+OF_THE_SERVICE = {"app", "capabilities", "close", "namespace", "principal", "sync"}
 
 
 @pytest.fixture
