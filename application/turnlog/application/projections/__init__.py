@@ -21,7 +21,6 @@ from turnlog.application.projections.following import (
     SessionFollower,
 )
 from turnlog.application.projections.maintaining import (
-    MODELS,
     Comparison,
     Difference,
     ReadModels,
@@ -34,7 +33,6 @@ from turnlog.application.projections.view_projection import ViewProjection
 from turnlog.application.projections.view_store import MemoryViewStore, ViewStore
 
 __all__ = [
-    "MODELS",
     "BoundaryFollowed",
     "Comparison",
     "Difference",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from eventsourcing.persistence import ApplicationRecorder, Mapper, Tracking
+from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Mapper, Tracking
 from eventsourcing.projection import Projection
 from eventsourcing.sqlite import (
     SQLiteApplicationRecorder,
@@ -42,6 +42,14 @@ class SqliteFollowerStore(FollowerStore[SQLiteCursor], SQLiteTrackingRecorder):
     def construct_create_table_statements(self) -> list[str]:
         """The framework's table of tracking, and the follower's own."""
         return [*super().construct_create_table_statements(), *self.CREATE]
+
+    def create_table(self) -> None:
+        """Create what is missing; another process may do so at the same time."""
+        create = super().create_table
+        try:
+            unlocked(create)
+        except IntegrityError:  # it was first with the table of tracking
+            unlocked(create)
 
     def follow(self, batch: Sequence[Positioned], handle: Callable[[SQLiteCursor, Positioned], None]) -> None:
         """Handle what is new of the batch, and move the position."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -95,8 +94,11 @@ class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
         super().insert_tracking(Tracking(TRACKED_AS, tracking.notification_id))
 
     def _create(self) -> None:
-        with suppress(IntegrityError):  # another process was first
-            super().create_table()
+        create = super().create_table
+        try:
+            create()
+        except IntegrityError:  # another process was first with the table of tracking
+            create()
         with writing(self.datastore) as cursor:
             rules.write_if_missing(cursor, VIEW_MODEL, VIEW_RULE)
 
