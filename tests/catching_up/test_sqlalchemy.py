@@ -156,6 +156,17 @@ def test_on_postgres_an_older_transaction_makes_the_erasure_pending(monkeypatch:
     dispose(service)
 
 
+def test_on_postgres_a_transaction_that_wrote_makes_it_pending_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnlog.infrastructure.sqlalchemy.cleaning._PATIENCE", 0.1)
+    service = SessionService(Host(env=on_postgres()), token_estimator=NoTokens())
+    fill(service, "gone")
+    with psycopg.connect(server()) as writer:
+        writer.execute("SELECT pg_current_xact_id()")
+        assert service.delete("gone").erasure == "pending"
+    assert service.sweep().pending == 0
+    dispose(service)
+
+
 def test_on_postgres_no_dead_row_is_left() -> None:
     env = on_postgres()
     service = SessionService(Host(env=env), token_estimator=NoTokens())
