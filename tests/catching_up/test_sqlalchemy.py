@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import secrets
 import string
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -103,9 +105,9 @@ def test_with_erase_false_the_content_stays(sessions: SessionService) -> None:
     assert (sessions.sweep().completed, EventErased in stored(sessions)) == (0, False)
 
 
-def delete_and_die(service: SessionService) -> None:
+def delete_and_die(service: SessionService, name: str = "gone") -> None:
     """What is stored when a process dies behind the write of the tombstone."""
-    session: object = service.app.repository.get(aggregate_id("gone", ""))
+    session: object = service.app.repository.get(aggregate_id(name, ""))
     assert isinstance(session, Session)
     session.delete(now=session.modified_on)
     service.app.save(session)
@@ -135,6 +137,21 @@ def test_a_sweep_completes_a_redaction_that_a_process_left(sessions: SessionServ
     del vars(eraser)["redact"]
     assert sessions.sweep(None).completed == 1
     assert sessions.get_event("gone", event.id).redacted
+
+
+def test_sweeps_at_once_complete_each_erasure_once() -> None:
+    env = on_postgres()
+    services = [SessionService(Host(env=env), token_estimator=NoTokens()) for _ in range(4)]
+    for _ in range(3):
+        names = [secrets.token_hex(4) for _ in range(4)]
+        fill(services[0], *names)
+        for name in names:
+            delete_and_die(services[0], name)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(SessionService.sweep, services))
+        assert {stored(services[0], name)[0] for name in names} == {EventErased}
+    for service in services:
+        dispose(service)
 
 
 def test_no_stub_is_purged(sessions: SessionService) -> None:
