@@ -169,6 +169,16 @@ def test_the_next_deletion_overwrites_that_too(plain: SessionService) -> None:
     assert set(stored(plain, "b")[:-1]) == {EventErased}
 
 
+def test_a_longer_neighbour_that_is_deleted_first_leaves_the_index_sound(plain: SessionService) -> None:
+    plain.append_events("b", [NewEvent(message=Message.user(f"a heron {n}")) for n in range(600)])
+    plain.delete("c")
+    plain.search_events("a", HERON)
+    delete_and_die(plain, "a")
+    assert plain.delete("b").erasure == "done"
+    assert {*stored(plain, "a")[:-1], *stored(plain, "b")[:-1]} == {EventErased}
+    assert plain.sweep().pending == 0
+
+
 def test_a_host_that_saves_a_deletion_which_keeps_the_content_keeps_it(plain: SessionService) -> None:
     plain.delete("b", erase=False)
     assert plain.sweep().completed == 0
@@ -285,6 +295,13 @@ def test_an_old_reader_says_that_it_must_start_anew(plain: SessionService, path:
         with pytest.raises(StorageError, match="SessionRows"):
             plain.list_sessions()
         assert listed(sessions)["a"] == 2
+
+
+def test_an_old_writer_that_deletes_says_that_it_must_start_anew(plain: SessionService, path: Path) -> None:
+    plain.list_sessions()
+    with on_sqlite(path):
+        deletion = plain.delete("a")
+        assert (deletion.erasure, "SessionRows" in (deletion.reason or "")) == ("pending", True)
 
 
 def test_rows_that_cannot_be_made_are_not_made_in_part(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import secrets
 import string
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -103,9 +105,9 @@ def test_with_erase_false_the_content_stays(sessions: SessionService) -> None:
     assert (sessions.sweep().completed, EventErased in stored(sessions)) == (0, False)
 
 
-def delete_and_die(service: SessionService) -> None:
+def delete_and_die(service: SessionService, name: str = "gone") -> None:
     """What is stored when a process dies behind the write of the tombstone."""
-    session: object = service.app.repository.get(aggregate_id("gone", ""))
+    session: object = service.app.repository.get(aggregate_id(name, ""))
     assert isinstance(session, Session)
     session.delete(now=session.modified_on)
     service.app.save(session)
@@ -137,6 +139,21 @@ def test_a_sweep_completes_a_redaction_that_a_process_left(sessions: SessionServ
     assert sessions.get_event("gone", event.id).redacted
 
 
+def test_sweeps_at_once_complete_each_erasure_once() -> None:
+    env = on_postgres()
+    services = [SessionService(Host(env=env), token_estimator=NoTokens()) for _ in range(4)]
+    for _ in range(3):
+        names = [secrets.token_hex(4) for _ in range(4)]
+        fill(services[0], *names)
+        for name in names:
+            delete_and_die(services[0], name)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(SessionService.sweep, services))
+        assert {stored(services[0], name)[0] for name in names} == {EventErased}
+    for service in services:
+        dispose(service)
+
+
 def test_no_stub_is_purged(sessions: SessionService) -> None:
     sessions.delete("gone")
     assert sessions.sweep(purge_after=None).purged == 0
@@ -152,6 +169,17 @@ def test_on_postgres_an_older_transaction_makes_the_erasure_pending(monkeypatch:
         reader.execute("SELECT count(*) FROM pg_class")
         deletion = service.delete("gone")
         assert (deletion.erasure, "sweep" in (deletion.reason or "")) == ("pending", True)
+    assert service.sweep().pending == 0
+    dispose(service)
+
+
+def test_on_postgres_a_transaction_that_wrote_makes_it_pending_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnlog.infrastructure.sqlalchemy.cleaning._PATIENCE", 0.1)
+    service = SessionService(Host(env=on_postgres()), token_estimator=NoTokens())
+    fill(service, "gone")
+    with psycopg.connect(server()) as writer:
+        writer.execute("SELECT pg_current_xact_id()")
+        assert service.delete("gone").erasure == "pending"
     assert service.sweep().pending == 0
     dispose(service)
 

@@ -12,6 +12,7 @@ from tests.postgres.conftest import service_on
 from tests.support.postgres import connect
 
 from turnlog.application.service import SessionService
+from turnlog.domain.errors import StorageLockedError
 from turnlog.domain.messages import Message
 from turnlog.domain.query import EventQuery
 from turnlog.infrastructure.postgres import eraser, recall
@@ -84,6 +85,32 @@ def test_a_reader_that_began_before_the_deletion_keeps_the_erasure_pending(
     swept = sessions.sweep()
     assert (swept.completed, swept.pending, swept.reason) == (1, 0, None)
     assert dead_rows(env) == 0
+
+
+def test_an_older_transaction_that_wrote_and_reads_nothing_keeps_it_pending_too(
+    env: Mapping[str, str], sessions: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eraser, "_PATIENCE", 0.1)
+    fill(sessions)
+    with connect() as writer:
+        with writer.transaction():
+            writer.execute("SELECT pg_current_xact_id()")
+            assert sessions.delete("s").erasure == "pending"
+        assert sessions.sweep().completed == 1
+    assert dead_rows(env) == 0
+
+
+def test_a_purge_waits_no_longer_for_a_lock_than_a_write(env: Mapping[str, str]) -> None:
+    with service_on(env, POSTGRES_LOCK_TIMEOUT="1") as sessions, connect() as other:
+        fill(sessions)
+        sessions.delete("s")
+        with other.transaction():
+            table = sql.Identifier(env["POSTGRES_SCHEMA"], "sessions_events")
+            other.execute("SET LOCAL idle_in_transaction_session_timeout = '20s'")
+            other.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(table))
+            with pytest.raises(StorageLockedError):
+                sessions.sweep(timedelta(0))
+        assert sessions.sweep(timedelta(0)).purged > 0
 
 
 def test_a_role_that_may_not_vacuum_leaves_the_erasure_pending(

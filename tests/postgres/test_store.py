@@ -83,6 +83,11 @@ def test_a_database_without_our_tables_says_so(env: Mapping[str, str]) -> None:
         sessions.find("s")
 
 
+def test_a_schema_that_does_not_exist_says_so(env: Mapping[str, str]) -> None:
+    with pytest.raises(StorageError, match='schema "nowhere" does not exist'):
+        service_on(env, POSTGRES_SCHEMA="nowhere")
+
+
 def test_an_append_that_waits_for_the_lock_for_too_long_says_that_nothing_was_written(
     env: Mapping[str, str],
 ) -> None:

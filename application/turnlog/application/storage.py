@@ -49,6 +49,8 @@ def storage_error(error: Exception) -> StorageError:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
         return StorageError(f"This database was not made by turnlog ({said}). Name another file.")
+    if _state_of(error) == "3F000":
+        return StorageError(f"The database refused: {said}. Create it, or name another one.")
     if _is_about_tables(error) and "does not exist" in said:
         return StorageError(
             f"The tables of turnlog are not in this database ({said.splitlines()[0]}). Name another one, or "
@@ -66,8 +68,13 @@ def is_locked(error: BaseException) -> bool:
 
 
 def _is_about_tables(error: BaseException) -> bool:
-    """Whether PostgreSQL refused because of what the tables are, or whose: class 42 of its error codes."""
-    return str(getattr(error.__cause__, "sqlstate", None)).startswith("42")
+    """Whether PostgreSQL refused because of the tables, their owner or schema: error classes 42 and 3F."""
+    return _state_of(error).startswith(("42", "3F"))
+
+
+def _state_of(error: BaseException) -> str:
+    """The error code of PostgreSQL, if it is one of its errors."""
+    return str(getattr(error.__cause__, "sqlstate", None))
 
 
 def unlocked(action: Callable[[], T]) -> T:

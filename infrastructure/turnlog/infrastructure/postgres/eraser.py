@@ -46,6 +46,8 @@ _HELD: Final[LiteralString] = """
     SELECT kind FROM (
         SELECT 'transaction of another connection', backend_xmin FROM pg_stat_activity
             WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+        UNION ALL SELECT 'transaction of another connection', backend_xid FROM pg_stat_activity
+            WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
         UNION ALL SELECT 'prepared transaction', transaction FROM pg_prepared_xacts
         UNION ALL SELECT 'replication slot', xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
     ) AS held (kind, since)
@@ -57,6 +59,7 @@ _HELD: Final[LiteralString] = """
     )
     LIMIT 1
 """
+"""A transaction that wrote something keeps old rows alive by its id, also when it reads nothing just now."""
 
 _LEFT_OVER: Final[LiteralString] = """
     SELECT n_dead_tup AS dead, pg_has_role('pg_read_all_stats', 'USAGE') AS sees_all
@@ -227,6 +230,9 @@ class PostgresEraser(SessionEraser):
         """Remove the stubs, and give their space free."""
         with storage_errors():
             with self._datastore.transaction(commit=True) as cursor:
+                cursor.execute(
+                    "SELECT set_config('lock_timeout', %s, true)", (f"{self._datastore.lock_timeout}s",)
+                )
                 cursor.execute(self._tables.sql(_PURGE), (micros(before), EventErased.TOPIC))
                 purged = cursor.rowcount
             if purged and (reason := self._vacuum(_VACUUMED[:1])):

@@ -24,6 +24,8 @@ _READER: Final = (
 _HELD: Final = """
     SELECT 1 FROM (
         SELECT backend_xmin FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+        UNION ALL SELECT backend_xid FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+            AND pid <> pg_backend_pid() AND datname = current_database()
         UNION ALL SELECT transaction FROM pg_prepared_xacts
         UNION ALL SELECT xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
     ) AS held (since)

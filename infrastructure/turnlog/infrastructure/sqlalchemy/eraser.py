@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import PersistenceError, ProgrammingError, StoredEvent
+from eventsourcing.persistence import IntegrityError, PersistenceError, ProgrammingError, StoredEvent
 from eventsourcing_sqlalchemy.recorders import SQLAlchemyApplicationRecorder
 from sqlalchemy import (
     BigInteger,
@@ -97,8 +97,12 @@ class SqlalchemyEraser(SessionEraser):
         newest = next(iter(self._recorder.select_events(aggregate_id, desc=True, limit=1)), None)
         tombstone: object = None if newest is None else self._mapper.to_domain_event(newest)
         if isinstance(tombstone, SessionDeleted) and not tombstone.keeps_content:
-            with self._transaction() as connection:
-                self._overwrite(connection, aggregate_id, tombstone)
+            try:
+                with self._transaction() as connection:
+                    self._overwrite(connection, aggregate_id, tombstone)
+            except IntegrityError:  # another process overwrote it meanwhile
+                if self._is_scoped:
+                    raise
 
     @property
     def redacts(self) -> bool:

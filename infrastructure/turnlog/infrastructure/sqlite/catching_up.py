@@ -78,6 +78,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
 
     def catch_up_within(self, cursor: SQLiteCursor) -> None:
         """Apply all that is missing, in the transaction of the caller, who has the lock of writers."""
+        self._refuse_rows_of_others(cursor)
         while self._apply_page(cursor):
             pass
 
@@ -154,15 +155,19 @@ class CaughtUpRows(SQLiteTrackingRecorder):
 
     def _step(self, index: bool) -> None:
         with writing(self.datastore) as cursor:
-            if "turnlog_event_ids" in tables(cursor):
-                raise StorageError(
-                    "Rows about sessions are written by the recorder of another process by now: "
-                    "put SessionRows in front of the recorder here too, and start anew."
-                )
+            self._refuse_rows_of_others(cursor)
             self._apply_page(cursor)
             tracked = self._max_tracking_id(TRACKED_AS, cursor)
             if index and self.index is not None and tracked is not None:
                 self.index.follow(cursor, tracked, _PAGE)
+
+    @staticmethod
+    def _refuse_rows_of_others(cursor: SQLiteCursor) -> None:
+        if "turnlog_event_ids" in tables(cursor):
+            raise StorageError(
+                "Rows about sessions are written by the recorder of another process by now: "
+                "put SessionRows in front of the recorder here too, and start anew."
+            )
 
     def _apply_page(self, cursor: SQLiteCursor) -> bool:
         """Apply the next events; whether there may be more."""

@@ -21,6 +21,7 @@ from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQL
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
+from turnlog.infrastructure.sqlite import recall
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
 from turnlog.infrastructure.sqlite.secure import writing
 
@@ -50,7 +51,7 @@ CREATE = (
 DONE: Final = 0
 COPIES: Final = 1
 """Overwritten; old copies may be left in the index and the write-ahead log."""
-DUE: Final = 2
+DUE: Final = recall.DUE
 """Recorded, and not overwritten yet."""
 ANEW: Final = 3
 """Overwritten; the table of events has to be written anew too."""

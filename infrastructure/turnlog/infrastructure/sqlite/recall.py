@@ -45,6 +45,9 @@ _RULE: Final = 2
 A new Unicode version changes nothing: the forms of characters that exist are stable.
 """
 
+DUE: Final = 2
+"""The state of a session's erasure that is deleted and not overwritten: the index still holds it."""
+
 _LONG_SESSION: Final = 500
 """Events from which on it is worth asking whether the rest of a part is shorter."""
 
@@ -194,15 +197,20 @@ class SqliteRecallIndex:
                 )
 
     def _others(self, cursor: SQLiteCursor, position: int) -> list[UUID] | None:
-        """The other sessions of its part, None where they have more messages than this one."""
+        """The other sessions of its part, None where they have more messages than this one.
+
+        What is deleted and not overwritten is among them: it will be removed one by one, and the index must
+        not be told to forget what it does not hold.
+        """
         cursor.execute("SELECT version FROM turnlog_sessions WHERE position = ?", (position,))
         most = int(cursor.fetchone()[0])
         if most < _LONG_SESSION:
             return None
         cursor.execute(
             "SELECT aggregate_id, messages FROM turnlog_sessions "
-            "WHERE deleted = 0 AND position / ? % ? = ? AND position <> ?",
-            (_NEIGHBOURS, PARTS, _part(position), position),
+            "WHERE position / ? % ? = ? AND position <> ? AND (deleted = 0 OR lower(hex(aggregate_id)) IN "
+            "(SELECT replace(originator_id, '-', '') FROM turnlog_erasures WHERE pending = ?))",
+            (_NEIGHBOURS, PARTS, _part(position), position, DUE),
         )
         rows = cursor.fetchall()
         return [UUID(bytes=row[0]) for row in rows] if sum(row[1] for row in rows) <= most else None
