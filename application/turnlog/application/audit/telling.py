@@ -29,7 +29,7 @@ from turnlog.application.audit.prompts import (
     patched,
     request_of,
 )
-from turnlog.application.audit.recording import Recording, attempt_id
+from turnlog.application.audit.recording import Recording, attempt_id, reply_id
 from turnlog.application.audit.renderers import Renderer
 from turnlog.application.audit.results import Carried, CarriedPrompt, Change, Diff, EventRef
 from turnlog.application.audit.tracing import Tracing
@@ -67,7 +67,9 @@ _NOT_SETTINGS = frozenset(
 
 @dataclass(frozen=True)
 class ToldBody:
-    """The body of a request that was sent. `is_exact` is False where a mapping was recorded, not bytes."""
+    """The body of a request. It is recorded before it leaves; `is_answered` says whether an answer is too, else
+    it may not have been sent. `is_exact` is False where a mapping was recorded, not bytes.
+    """
 
     session_id: str
     call_id: str
@@ -79,6 +81,7 @@ class ToldBody:
     renderer: str | None
     body: bytes
     is_exact: bool = True
+    is_answered: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The request as plain data, its body as JSON where it is JSON and as text where it is not."""
@@ -127,7 +130,15 @@ class Telling(Views, Tracing, Recording):
             renderer=payload.get("renderer"),
             body=body,
             is_exact=payload.get("form") != bodies.CANONICAL,
+            is_answered=self._is_answered(key, str(payload["call"]), int(payload["attempt"])),
         )
+
+    def _is_answered(self, key: SessionKey, call_id: str, attempt: int) -> bool:
+        try:
+            self._entry(key, reply_id(call_id, attempt))
+        except UnknownEventError:
+            return False
+        return True
 
     def diff(self, session_id: str, a: Moment, b: Moment) -> Diff:
         """What `b` has that `a` has not, what it lost, and which boundaries did it.

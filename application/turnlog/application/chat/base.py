@@ -19,10 +19,10 @@ from turnlog.application.compacting import OnRace
 from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
-from turnlog.domain.errors import InvalidSettingError, shown
+from turnlog.domain.errors import InvalidMessageError, InvalidSettingError, shown
 from turnlog.domain.filters import EventFilter, MessageFilter
 from turnlog.domain.ids import check_branch, check_id
-from turnlog.domain.messages import Message, Role, ToolCallResponsePart
+from turnlog.domain.messages import Message, Role, TextPart, ToolCallResponsePart
 
 AnyTool: TypeAlias = Callable[..., object] | DescribedTool | Tool
 """A function, a tool with a schema of its own, or what `Tool.of` made."""
@@ -101,6 +101,8 @@ class ChatBase(Generic[ModelT]):
             raise InvalidSettingError(
                 f"A turn begins with a text or with Message.user(…), not with {shown(text_or_message)}."
             )
+        if all(isinstance(part, TextPart) and not part.content.strip() for part in message.parts):
+            raise InvalidMessageError("The message of the user says nothing: give it a text or a file.")
         if idempotency_key is not None:
             check_id("Idempotency key", idempotency_key)
         return Opening(

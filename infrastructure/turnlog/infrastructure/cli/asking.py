@@ -16,12 +16,13 @@ from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.options import ProviderName, SummarizerName
 from turnlog.infrastructure.models import (
     AnthropicChatModel,
+    HttpChatModel,
     OllamaChatModel,
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
 
-_MODELS: Final[Mapping[ProviderName, Callable[..., ChatModel]]] = {
+_MODELS: Final[Mapping[ProviderName, Callable[..., HttpChatModel]]] = {
     ProviderName.OPENAI: OpenAIChatModel,
     ProviderName.RESPONSES: OpenAIResponsesModel,
     ProviderName.ANTHROPIC: AnthropicChatModel,
@@ -40,11 +41,13 @@ class Asked:
     window: int | None = None
 
     def chat_model(self) -> ChatModel:
-        """The model itself. Raises `CommandUsageError` when nothing names it."""
+        """The model itself. Raises `CommandUsageError` when nothing names it, `MissingKeyError`."""
         name = self.model or os.environ.get("TURNLOG_MODEL")
         if not name:
             raise CommandUsageError("Which model is asked? Name it with --model or TURNLOG_MODEL.")
-        return _MODELS[self._provider()](name, base_url=self.base_url)
+        model = _MODELS[self._provider()](name, base_url=self.base_url)
+        model.require_key()
+        return model
 
     def parameters(self) -> Mapping[str, Any]:
         """The parameters for the API: the value of each option as JSON where it is some, else as text."""

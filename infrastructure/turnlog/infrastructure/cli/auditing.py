@@ -41,6 +41,14 @@ from turnlog.infrastructure.cli.output import (
 )
 from turnlog.infrastructure.cli.settings import Settings, Status
 
+_HOW = {
+    "message": "told it",
+    "value": "told it as a text of their own",
+    "summary": "told a summary that stands for it",
+    "view": "were made by the application from a view that held it",
+}
+"""How prompts carry a message, in words."""
+
 _WIDE = 100
 """Cells of a line that goes to a file or a pipe, where it is cut."""
 
@@ -111,15 +119,17 @@ def show_explanation(settings: Settings, given: str, event: str, at: str | None)
     out.print(visible(f"At version {found.at}: {found.sentence}"))
     for line in found.notes:
         out.print(visible(line))
-    if carried.prompts:
-        first, last = carried.prompts[0], carried.prompts[-1]
-        out.print(
-            visible(
-                f"{len(carried.prompts):,} recorded prompts carry it, from {first.call_id} (version "
-                f"{first.version}) to {last.call_id} (version {last.version})."
-            ),
-            style="dim",
-        )
+    for how, words in _HOW.items():
+        prompts = [one for one in carried.prompts if one.how == how and one.version <= found.at]
+        if prompts:
+            first, last = prompts[0], prompts[-1]
+            out.print(
+                visible(
+                    f"{len(prompts):,} recorded prompt{'' if len(prompts) == 1 else 's'} {words}, from "
+                    f"{first.call_id} (version {first.version}) to {last.call_id} (version {last.version})."
+                ),
+                style="dim",
+            )
     return Status.DONE
 
 
@@ -238,6 +248,8 @@ def _about(found: ToldBody) -> str:
     about = [f"version {found.version}", f"view {found.view_version}", f"attempt {found.attempt}"]
     about += [one_line(text) for text in (found.model, found.renderer) if text]
     about.append(f"{len(found.body):,} bytes, proven by their hash")
+    if not found.is_answered:
+        about.append("no answer is recorded: it may not have been sent")
     if not found.is_exact:
         about.append("recorded as a mapping: canonical JSON of what was sent")
     return " · ".join(about)
@@ -315,6 +327,8 @@ def _step(entry: TimelineEntry) -> str:
     told = [entry.id]
     if call.input_tokens is not None or call.output_tokens is not None:
         told.append(f"{call.input_tokens or 0:,} in, {call.output_tokens or 0:,} out")
+    if (call.finish_reason, call.input_tokens, call.latency_ms) == (None, None, None):
+        told.append("no answer recorded")
     if call.finish_reason and call.finish_reason != "stop":
         told.append(call.finish_reason)
     if call.attempts > 1:
@@ -327,11 +341,12 @@ def _step(entry: TimelineEntry) -> str:
 
 
 def _totals(found: Timeline) -> list[str]:
-    steps = f"{found.turns:,} turns, {found.calls:,} recorded calls, {found.boundaries:,} compactions"
-    lines = [steps]
+    counts = ((found.turns, "turn"), (found.calls, "recorded call"), (found.boundaries, "compaction"))
+    lines = [", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts)]
     if found.calls:
         costs = "".join(f", {cost} {currency}" for currency, cost in found.costs.items())
-        lines.append(f"{found.input_tokens:,} tokens in, {found.output_tokens:,} out{costs}")
+        used = f"{found.input_tokens:,} tokens in, {found.output_tokens:,} out{costs}"
+        lines.append(f"{used} in recorded calls; what summaries used is not among them")
     lines.append("MSGS and TOKENS are those of the view behind the step; tokens are estimates.")
     return lines
 

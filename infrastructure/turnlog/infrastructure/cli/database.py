@@ -165,7 +165,11 @@ def _env(path: Path, mode: str, tables: frozenset[str], *, create: bool = False)
                 raise UnusableDatabaseError(path, "it is empty, nothing was ever written to it")
             raise ForeignDatabaseError(path)
     if mode == "mode=ro" and _is_backup(path):
-        raise UnusableDatabaseError(path, "it is a backup, of which `turnlog restore` makes a database")
+        raise UnusableDatabaseError(
+            path,
+            "it is not in WAL mode: of a backup `turnlog restore` makes a "
+            "database, any other file is read once a program has opened it for writing",
+        )
     return env
 
 

@@ -97,7 +97,7 @@ def _part(part: Part) -> Text:
         case ReasoningPart():
             return Text(f"(thought) {visible(part.content or '')}", "dim italic")
         case ToolCallPart():
-            waits = "  awaiting its result" if part.awaiting else ""
+            waits = f"  (call {part.id} waits for approval or for later work)" if part.awaiting else ""
             return Text(f"→ {visible(part.name)}({visible(part.arguments)}){waits}", "blue")
         case ToolCallResponsePart():
             name = part.name or part.id or ""

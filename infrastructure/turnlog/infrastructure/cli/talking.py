@@ -29,7 +29,7 @@ from turnlog.application.chat import (
     Usage,
 )
 from turnlog.domain.compaction import CompactionResult, SummaryRequest
-from turnlog.domain.errors import SessionNotFoundError, TurnlogError
+from turnlog.domain.errors import TurnlogError
 from turnlog.domain.guarding import GuardedCompactionStrategy
 from turnlog.domain.messages import ToolCallPart, ToolCallResponsePart
 from turnlog.domain.rendering import response_text
@@ -40,7 +40,7 @@ from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.asking import Asked
 from turnlog.infrastructure.cli.failures import CommandUsageError, NotSummarizedError, status_of, told
 from turnlog.infrastructure.cli.options import SummarizerName
-from turnlog.infrastructure.cli.output import console, one_line, one_line_of, visible, write_json
+from turnlog.infrastructure.cli.output import console, note, one_line, one_line_of, visible, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
 from turnlog.infrastructure.cli.tools import tools_of
 
@@ -70,6 +70,8 @@ class Talk:
 def talk(settings: Settings, given: str | None, wanted: Talk) -> int:
     """Say what the options, a pipe or the person at the terminal says, turn by turn."""
     with database.changing(settings.database, create=True) as service:
+        if any(not message.strip() for message in wanted.messages):
+            raise CommandUsageError("An empty message says nothing: give --message a text.")
         chat = _chat(service, wanted)
         session_id = _session_id(service, given)
         is_dialogue = not wanted.messages and sys.stdin.isatty() and not settings.json
@@ -148,15 +150,12 @@ def _chat(service: SessionService, wanted: Talk) -> SessionChat:
 
 
 def _session_id(service: SessionService, given: str | None) -> str:
-    """The session that is meant; an id that none has is that of a new one."""
+    """The session that is meant, by its whole id; an id that none has is that of a new one."""
     if given is None:
-        return str(uuid4())
-    try:
-        return database.session_id(service, given)
-    except SessionNotFoundError:
-        if given == database.LAST:
-            raise
-        return given
+        made = str(uuid4())
+        note(f"a new session: {made}")
+        return made
+    return database.session_id(service, given) if given == database.LAST else given
 
 
 def _said_by(wanted: Talk, is_dialogue: bool) -> Iterator[str]:

@@ -95,12 +95,16 @@ class _Model:
             profile=self._codec.profile,
         )
 
-    def _headers(self) -> Mapping[str, str]:
+    def require_key(self) -> None:
+        """Find out before anything is asked or stored: raises `MissingKeyError` where a key is needed."""
         if self._codec.needs_key and not self._secrets.key:
             raise MissingKeyError(
                 f"Model {self._model!r} at {addresses.shown(self._base_url)} needs a key: set "
                 f"{self._codec.key_variable}, or give `api_key`."
             )
+
+    def _headers(self) -> Mapping[str, str]:
+        self.require_key()
         return {**self._codec.headers(self._secrets.key), **self._secrets.headers}
 
     def _exchange(self, rendered: RenderedRequest, stream: bool) -> Exchange:
