@@ -69,6 +69,14 @@ def test_a_call_that_needs_approval_ends_the_turn_open(sessions: SessionService)
     assert lines(sessions) == ["User: Pay 5.", 'Assistant [tool calls: pay({"amount": 5})]']
 
 
+def test_new_instructions_do_not_end_the_turn_of_an_open_call(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    sessions.append_message(SID, Message.system("Be kind."))
+    chat, model = later(sessions)
+    assert chat.approve(SID, call.event_id, call.call_id).text == "done"
+    assert model.told[0][0] == "System: Be kind."
+
+
 def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:
     with service(tmp_path / "chat.db") as sessions:
         _, call = asked(sessions)

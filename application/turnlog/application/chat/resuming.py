@@ -33,6 +33,9 @@ from turnlog.domain.view import View
 CUT = (FinishReason.CANCELLED, FinishReason.ERROR)
 """How answers end that are not whole."""
 
+_BESIDE = (Role.SYSTEM, Role.TOOL)
+"""Roles of messages with which a conversation does not go on behind a call."""
+
 
 class Resuming(ToolRounds):
     """How a turn goes on where it ended."""
@@ -121,7 +124,7 @@ class Resuming(ToolRounds):
                 yield from self._write(results, step=TurnStep.END)
                 return None
         so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
-        went_on = any(one.version > event.version and one.role is not Role.TOOL for one in told)
+        went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
         if not so_far.awaiting and not went_on:
             return results
         awaited = yield from self._write(results, step=TurnStep.END)
