@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -67,6 +69,32 @@ def test_a_call_that_needs_approval_ends_the_turn_open(sessions: SessionService)
     assert (turn.finish_reason, call) == (FinishReason.TOOL_CALL, CallReference(stored.id, "c1"))
     assert stored.tool_calls[0].awaiting
     assert lines(sessions) == ["User: Pay 5.", 'Assistant [tool calls: pay({"amount": 5})]']
+
+
+def test_new_instructions_do_not_end_the_turn_of_an_open_call(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    sessions.append_message(SID, Message.system("Be kind."))
+    chat, model = later(sessions)
+    assert chat.approve(SID, call.event_id, call.call_id).text == "done"
+    assert model.told[0][0] == "System: Be kind."
+
+
+def test_of_approvals_that_come_at_once_one_makes_the_call_and_the_others_wait(tmp_path: Path) -> None:
+    with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(4) as pool:
+        _, call = asked(sessions)
+        chat, model = later(sessions)
+        start = Barrier(4)
+
+        def approve(_: int) -> str:
+            start.wait()
+            try:
+                return chat.approve(SID, call.event_id, call.call_id, wait=30).text
+            except CallNotAwaitedError:
+                return "was answered"
+
+        said = sorted(pool.map(approve, range(4)))
+        assert said == ["done", "was answered", "was answered", "was answered"]
+        assert len(model.asked) == 1
 
 
 def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def ping() -> str:
     return "pong"
 
 
+class Unspeakable(Exception):  # noqa: N818 - it is one that a tool may raise
+    """An error without a message that could be read."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 async def aping() -> str:
     """Says pong, later."""
     await asyncio.sleep(0)
@@ -134,7 +141,18 @@ def test_a_tool_that_hangs_is_given_up(sessions: SessionService, is_async: bool)
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("error", [LookupError("no"), StopIteration(), TimeoutError("own"), SystemExit(1)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        LookupError("no"),
+        StopIteration(),
+        TimeoutError("own"),
+        SystemExit(1),
+        asyncio.CancelledError(),
+        Unspeakable(),
+    ],
+    ids=repr,
+)
 def test_a_tool_that_raises_is_told_with_its_error(
     sessions: SessionService, is_async: bool, error: BaseException
 ) -> None:

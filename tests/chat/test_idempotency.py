@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from tests.chat.processes import Process
@@ -16,6 +17,7 @@ from turnlog.application import SessionService
 from turnlog.application.chat import (
     ChatReply,
     FinishReason,
+    MessageStored,
     ModelUnavailableError,
     SessionChat,
     StreamInterruptedError,
@@ -172,6 +174,36 @@ def test_two_calls_with_one_key_at_once_ask_once(sessions: SessionService) -> No
     assert [turn.text for turn in turns] == ["hi"] * 4
     assert sum(turn.is_repeat for turn in turns) == 3
     assert lines(sessions) == ["User: hello", "Assistant: hi"]
+
+
+def test_calls_with_one_key_at_once_run_the_tools_that_are_left_once(sessions: SessionService) -> None:
+    ran: list[str] = []
+
+    def work() -> str:
+        ran.append("work")
+        return "worked"
+
+    with pytest.raises(KeyboardInterrupt):
+        _die_before_tools(sessions, work)
+    chat = SessionChat(sessions, ScriptedModel(["done", unasked]), tools=[work])
+    start = Barrier(4)
+
+    def send(_: int) -> str:
+        start.wait()
+        return chat.send(SID, "go", idempotency_key="k", wait=30).text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(send, range(4))) == ["done"] * 4
+    assert ran == ["work"]
+
+
+def _die_before_tools(sessions: SessionService, work: Callable[[], str]) -> None:
+    """A turn that ends when its answer with a call is stored."""
+    chat = SessionChat(sessions, ScriptedModel([calls("c1 work")]), tools=[work])
+    with chat.stream(SID, "go", idempotency_key="k") as turn:
+        for event in turn:
+            if isinstance(event, MessageStored) and event.event.role is Role.ASSISTANT:
+                raise KeyboardInterrupt
 
 
 def test_a_turn_that_was_cut_is_returned_as_it_is(sessions: SessionService) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.chats import SID, lines, messages, service
 from tests.support.scripted_chat import ScriptedModel, calls
 
 from turnlog.application import SessionService
-from turnlog.application.chat import SessionChat, TurnTakenOverError
+from turnlog.application.chat import ChatReply, SessionChat, Turn, TurnTakenOverError
 from turnlog.application.turns import TurnMark, TurnStep
 from turnlog.domain import Message, TurnInProgressError
 
@@ -223,6 +223,36 @@ def test_a_turn_that_was_taken_over_keeps_what_it_had_and_stops(timed: SessionSe
     with pytest.raises(TurnTakenOverError):
         chat.send(SID, "go")
     assert "Tool [responses: sleep -> good morning]" in lines(timed)
+
+
+def test_two_turns_of_one_key_do_not_mix_their_calls_and_results(
+    timed: SessionService, clock: Clock, pool: ThreadPoolExecutor
+) -> None:
+    is_running, go = threading.Event(), threading.Event()
+
+    def work() -> str:
+        is_running.set()
+        assert go.wait(PATIENCE)
+        return "worked"
+
+    def send(model: ScriptedModel) -> Turn:
+        return SessionChat(timed, model, tools=[work]).send(SID, "go", idempotency_key="k")
+
+    def late(_: object) -> ChatReply:
+        clock.move(61)
+        others.append(pool.submit(send, ScriptedModel([calls("c1 work"), "done"])))
+        assert is_running.wait(PATIENCE)
+        return calls("c9 unknown")
+
+    others: list[Future[Turn]] = []
+    try:
+        with pytest.raises(TurnTakenOverError):
+            send(ScriptedModel([late, "late"]))
+    finally:
+        go.set()
+    assert others[0].result().text == "done"
+    results = [event.message.tool_responses for event in messages(timed) if event.message]
+    assert [part.id for parts in results for part in parts] == ["c1"]
 
 
 def test_a_turn_whose_mark_expired_but_was_not_taken_goes_on(timed: SessionService, clock: Clock) -> None:

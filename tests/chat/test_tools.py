@@ -200,6 +200,17 @@ def test_a_tool_that_raises_is_told_with_its_error(sessions: SessionService) -> 
     assert told(sessions, broken) == "The tool failed: LookupError: no such parcel"
 
 
+def test_a_tool_whose_error_has_no_message_is_told_at_once(sessions: SessionService) -> None:
+    class UnspeakableError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def broken() -> None:
+        raise UnspeakableError
+
+    assert told(sessions, broken) == "The tool failed: UnspeakableError: (its message cannot be read)"
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration()])
 def test_not_even_an_exit_of_a_tool_ends_the_turn(sessions: SessionService, error: BaseException) -> None:
     def leave() -> None:

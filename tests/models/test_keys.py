@@ -28,6 +28,11 @@ def echo(status: int) -> Answer:
     return json_answer({"error": error}, status)
 
 
+def escaped(text: str) -> str:
+    """The text in JSON, each character escaped."""
+    return "".join(f"\\u{ord(one):04x}" for one in text)
+
+
 ECHOES: dict[str, Answer] = {
     "refused": echo(401),
     "busy": echo(503),
@@ -162,3 +167,26 @@ def test_what_looks_like_a_key_is_hidden(text: str) -> None:
 def test_an_excerpt_is_short_and_on_one_line() -> None:
     assert excerpt(" a\n\tb ") == "a b"
     assert len(excerpt("x" * 1000)) < 210
+
+
+def test_an_excerpt_says_that_it_was_cut_whatever_it_leaves() -> None:
+    assert excerpt(" " * 790 + "x" * 100) == "x" * 10 + " …"
+
+
+CUT_ECHOES: dict[str, Answer] = {
+    "error with status 200": json_answer({"error": {"message": "x" * 189 + KEY}}),
+    "error event": sse_answer({"error": {"message": "x" * 189 + KEY}}),
+    "no JSON": sse_answer("x" * 189 + KEY),
+    "escaped": Answer([b'{"error": {"message": "%s"}}' % ("x" * 189 + escaped(KEY)).encode()], 401),
+    "blanks": json_answer({"error": {"message": " " * 789 + KEY}}, 200),
+}
+
+
+@pytest.mark.parametrize("answer", CUT_ECHOES.values(), ids=CUT_ECHOES.keys())
+def test_not_even_the_beginning_of_a_key_is_in_an_error(
+    ask: Ask, server: ScriptedServer, answer: Answer
+) -> None:
+    server.script(*[answer] * 4)
+    error = ask(CHAT, ASKED, stream=True, api_key=KEY).error
+    assert error
+    assert KEY[:6] not in str(error)

@@ -420,3 +420,16 @@ def test_reasoning_goes_back_where_a_server_names_its_model_in_its_own_way(serve
     server.script(json_answer(named))
     said = ask_sync(CHAT, ASKED, base_url=server.url).answer.message
     assert sent_reasoning(said, server.url) == ["Where is Lund?"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_number_that_json_cannot_say_does_not_lose_the_answer(
+    asked: Any, stream: bool, number: str
+) -> None:
+    usage = {"prompt_tokens": 3, "cost": 0.25, "score": "-"}
+    event = chunk({"content": "Hi"}, "stop") if stream else body(MESSAGES["text"])
+    text = json.dumps({**event, "usage": usage}).replace('"-"', number)
+    answer = sse_answer(text) if stream else Answer([text.encode()])
+    message = asked(answer, stream=stream).message
+    assert message.metadata["usage"]["provider"] == {"prompt_tokens": 3, "cost": 0.25, "score": None}

@@ -51,6 +51,7 @@ def test_a_server_that_says_to_wait_for_too_long_is_not_asked_again() -> None:
         ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, 30),
         ({"retry-after": "Wed, 31 Dec 2025 23:59:00 GMT"}, 0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Thu, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),

@@ -64,9 +64,9 @@ class TurnEngine(Resuming):
         """The messages that lead to the first request; None when there is nothing to be asked."""
         if self._opening.settles is not None:
             return (yield from self._settled(self._opening.settles))
-        yield from self._view()
+        view = yield from self._view()
         if self._opening.key is not None:
-            return (yield from self._resumed())
+            return (yield from self._resumed(view.version))
         return [self._opening_entry()]
 
     def _rounds(self, pending: list[Entry]) -> Steps[None]:
@@ -88,7 +88,7 @@ class TurnEngine(Resuming):
         so_far = self._so_far
         return Turn(
             session_id=self.session_id,
-            turn_id=self.mark.turn_id,
+            turn_id=self.turn_id,
             messages=tuple(entry.message for entry in so_far.entries),
             events=tuple(entry.event for entry in so_far.entries if entry.event),
             finish_reason=so_far.finish_reason,

@@ -130,7 +130,7 @@ class Requesting(Storing):
     def _model_call(self, asked: Asked, rendered: RenderedRequest, turn_from: int) -> ModelCall:
         return ModelCall(
             session_id=self.session_id,
-            turn_id=self.mark.turn_id,
+            turn_id=self.turn_id,
             branch=self.mark.branch,
             version=asked.version,
             turn_from=turn_from,

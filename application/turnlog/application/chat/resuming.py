@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from turnlog.application.chat.model import FinishReason
-from turnlog.application.chat.progress import Entry, Settling
+from turnlog.application.chat.progress import Entry, OvertakenError, Settling
 from turnlog.application.chat.running import ToolOutcome
 from turnlog.application.chat.steps import (
     Do,
@@ -25,6 +26,8 @@ from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference, TurnStep, call_name
 from turnlog.domain.errors import (
     CallNotAwaitedError,
+    TurnInProgressError,
+    VersionConflictError,
 )
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role, ToolCallPart
@@ -32,6 +35,9 @@ from turnlog.domain.view import View
 
 CUT = (FinishReason.CANCELLED, FinishReason.ERROR)
 """How answers end that are not whole."""
+
+_BESIDE = (Role.SYSTEM, Role.TOOL)
+"""Roles of messages with which a conversation does not go on behind a call."""
 
 
 class Resuming(ToolRounds):
@@ -42,8 +48,8 @@ class Resuming(ToolRounds):
         self._so_far.place = 1
         return Entry(self._opening.message, 0)
 
-    def _resumed(self) -> Steps[list[Entry] | None]:
-        """What of this key is stored already; what is missing is done, and nothing is asked twice."""
+    def _resumed(self, version: int) -> Steps[list[Entry] | None]:
+        """What of this key is stored already, up to a version; what is missing is done, and nothing twice."""
         first = yield from self._stored([0, 1])
         entry = self._opening_entry()
         if not first:
@@ -59,11 +65,13 @@ class Resuming(ToolRounds):
             answer = stored.get(self._so_far.place)
             if answer is None or answer.message is None:
                 return []
-            pending = yield from self._resumed_behind(answer, answer.message)
+            pending = yield from self._resumed_behind(answer, answer.message, version)
             if pending is None or pending:
                 return pending
 
-    def _resumed_behind(self, event: SessionEvent, message: Message) -> Steps[list[Entry] | None]:
+    def _resumed_behind(
+        self, event: SessionEvent, message: Message, version: int
+    ) -> Steps[list[Entry] | None]:
         """What is to be done behind a stored answer: nothing (None), a request, or to look further ([])."""
         so_far = self._so_far
         answer = Entry(message, so_far.place)
@@ -87,7 +95,10 @@ class Resuming(ToolRounds):
                 missing.remove((place, call))
                 yield from self._note_if_open(CallReference(event.id, call.id or ""))
         if missing:
-            yield from self._write(())
+            try:
+                yield from self._write((), expected=version)
+            except (TurnInProgressError, VersionConflictError):
+                raise OvertakenError from None  # the results may be there by now
             return (yield from self._use_tools(answer, missing))
         if any(call.awaiting for _, call in calls):
             so_far.is_repeat = True
@@ -121,7 +132,7 @@ class Resuming(ToolRounds):
                 yield from self._write(results, step=TurnStep.END)
                 return None
         so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
-        went_on = any(one.version > event.version and one.role is not Role.TOOL for one in told)
+        went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
         if not so_far.awaiting and not went_on:
             return results
         awaited = yield from self._write(results, step=TurnStep.END)
@@ -132,8 +143,7 @@ class Resuming(ToolRounds):
     def _run_approved(
         self, event: SessionEvent, call: ToolCallPart, reference: CallReference
     ) -> Steps[list[Entry]]:
-        yield from self._view()
-        yield from self._write(())
+        yield from self._begun()
         is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
         if not is_open:
             raise CallNotAwaitedError(reference.event_id, reference.call_id)
@@ -144,6 +154,14 @@ class Resuming(ToolRounds):
         assert event.message is not None  # noqa: S101 - it has calls
         entry = yield from self._result_entry(Entry(event.message, event=event), call, outcome)
         return [] if entry is None else [entry]
+
+    def _begun(self) -> Steps[None]:
+        """Mark the turn before anything of it is stored. Waits as long as a turn waits for another."""
+        while True:
+            yield from self._view()
+            with suppress(TurnInProgressError):  # it began meanwhile
+                yield from self._write(())
+                return
 
     def _note_if_open(self, reference: CallReference) -> Steps[None]:
         is_open: bool = yield Do(partial(_awaits, self.session_id, reference))

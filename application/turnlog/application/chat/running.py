@@ -65,7 +65,11 @@ class ToolJob:
     def failure(self, error: BaseException) -> ToolOutcome:
         """What the model is told of what the tool raised."""
         _logger.warning("Tool %r raised %s.", self.name, type(error).__name__)
-        return self.error(f"{type(error).__name__}: {error}")
+        try:
+            said = str(error)
+        except Exception:
+            said = "(its message cannot be read)"
+        return self.error(f"{type(error).__name__}: {said}")
 
     def late(self) -> ToolOutcome:
         """What the model is told of a tool that took too long."""

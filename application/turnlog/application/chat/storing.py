@@ -57,8 +57,8 @@ class Storing:
         self._count = count
         self._stream = stream
         key = opening.key
-        turn_id = secrets.token_hex(10) if key is None else id_in_turn(opening.session_id, key, "turn")
-        self.mark = TurnMark(turn_id, opening.branch, settings.lease)
+        self.mark = TurnMark(secrets.token_hex(10), opening.branch, settings.lease)
+        self.turn_id = self.mark.turn_id if key is None else id_in_turn(opening.session_id, key, "turn")
         self._so_far = Progress(limit=settings.max_request_tokens)
         self._call: ModelCall | None = None
 

@@ -64,6 +64,7 @@ class ToolTasks:
 
     def __init__(self, jobs: Sequence[ToolJob | ToolOutcome]) -> None:
         self._done: asyncio.Queue[ToolOutcome] = asyncio.Queue()
+        self._is_left = False
         self._tasks = [asyncio.create_task(self._run(job)) for job in jobs if isinstance(job, ToolJob)]
         for job in jobs:
             if isinstance(job, ToolOutcome):
@@ -75,6 +76,7 @@ class ToolTasks:
 
     def cancel(self) -> None:
         """Stop what still runs; threads are left."""
+        self._is_left = True
         for task in self._tasks:
             task.cancel()
 
@@ -86,9 +88,9 @@ class ToolTasks:
                 if inspect.isawaitable(value):
                     value = await value
             outcome = job.outcome(value)
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
+            if self._is_left:
+                raise
             outcome = (
                 job.late() if isinstance(error, TimeoutError) and limit.expired() else job.failure(error)
             )

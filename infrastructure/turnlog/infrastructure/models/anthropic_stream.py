@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from turnlog.application.chat import (
 from turnlog.infrastructure.formats._anthropic_format import SERVER_CALLS
 from turnlog.infrastructure.formats._plain import Plain, compact
 from turnlog.infrastructure.models import anthropic_answers
-from turnlog.infrastructure.models.events import event_object, reading
+from turnlog.infrastructure.models.events import event_object, json_value, reading
 from turnlog.infrastructure.models.failures import error_in_reply
 
 _CALL = "tool_use"
@@ -141,6 +140,6 @@ class AnthropicMessagesDecoder:
 
 def _object(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_value(text)
     except (ValueError, RecursionError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -11,10 +12,23 @@ from turnlog.application.chat import InvalidReplyError
 from turnlog.infrastructure.models.masking import excerpt
 
 
+def json_value(text: str) -> Any:
+    """What the JSON text says. A number that JSON cannot say (`NaN`, `Infinity`, `1e999`) says nothing.
+
+    Some servers write such numbers, as in log probabilities. Raises `ValueError` and `RecursionError`.
+    """
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
 def event_object(data: str) -> dict[str, Any]:
     """The JSON object that an event's data is. Raises `InvalidReplyError`."""
     try:
-        found: object = json.loads(data)
+        found: object = json_value(data)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

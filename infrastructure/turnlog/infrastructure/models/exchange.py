@@ -6,7 +6,6 @@ came of it, or throws `Lost` when the connection failed.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -31,6 +30,7 @@ from turnlog.infrastructure.models import framing
 from turnlog.infrastructure.models.answers import answer, broken_off, deltas, joined
 from turnlog.infrastructure.models.codec import Codec, StreamDecoder
 from turnlog.infrastructure.models.demands import Demands
+from turnlog.infrastructure.models.events import json_value
 from turnlog.infrastructure.models.failures import ErrorInReplyError
 from turnlog.infrastructure.models.families import ASKED, family
 from turnlog.infrastructure.models.masking import Secrets, excerpt
@@ -404,7 +404,7 @@ def _shows_text(error: ModelError) -> bool:
 def _object(text: str) -> dict[str, Any] | None:
     """The JSON object that the text is, None when it is none."""
     try:
-        value = json.loads(text)
+        value = json_value(text)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

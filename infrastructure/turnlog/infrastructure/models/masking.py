@@ -11,6 +11,7 @@ from turnlog.domain.errors import InvalidSettingError, TurnlogError
 HIDDEN = "***"
 EXCERPT = 200
 """Characters of a server's text that an error shows."""
+_CUT = " …"
 
 _KEY_LIKE = re.compile(r"\b(?:sk|gsk|xai|pk|rk|key)-[\w*.\-]{6,}|(?i:\bbearer\s+)[\w*.\-~+/=]{6,}")
 _SHORTEST = 6
@@ -54,7 +55,7 @@ class Secrets:
     def _clean(self, value: object) -> object:
         if isinstance(value, str):
             for secret in self._values():
-                value = value.replace(secret, HIDDEN)
+                value = _without_begun(value.replace(secret, HIDDEN), secret)
         return value
 
     def _values(self) -> Iterable[str]:
@@ -72,7 +73,15 @@ class Secrets:
 def excerpt(text: str) -> str:
     """The beginning of the text, on one line."""
     line = " ".join(text[: 4 * EXCERPT].split())
-    return line if len(line) <= EXCERPT else line[:EXCERPT] + " …"
+    is_whole = len(line) <= EXCERPT and len(text) <= 4 * EXCERPT
+    return line if is_whole else line[:EXCERPT] + _CUT
+
+
+def _without_begun(text: str, secret: str) -> str:
+    """The text without the beginning of a secret that an excerpt cut."""
+    for length in range(len(secret) - 1, _SHORTEST - 1, -1) if _CUT in text else ():
+        text = text.replace(secret[:length] + _CUT, HIDDEN + _CUT)
+    return text
 
 
 def _header_text(value: str, what: str) -> str:

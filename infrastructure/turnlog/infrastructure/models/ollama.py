@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any, Literal, cast
@@ -26,6 +25,7 @@ from turnlog.infrastructure.formats.json_source import fields, items
 from turnlog.infrastructure.models import ollama_request
 from turnlog.infrastructure.models.answers import answer, count
 from turnlog.infrastructure.models.codec import StreamDecoder
+from turnlog.infrastructure.models.events import json_value
 from turnlog.infrastructure.models.failures import error_in_reply, http_error
 from turnlog.infrastructure.models.families import without_others_reasoning
 from turnlog.infrastructure.models.masking import excerpt
@@ -242,7 +242,7 @@ class _Decoder:
 
 def _parsed(data: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(data)
+        value = json_value(data)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):

@@ -26,6 +26,7 @@ from turnlog.infrastructure.formats.json_source import fields, items
 from turnlog.infrastructure.models import addresses
 from turnlog.infrastructure.models.answers import answer, count
 from turnlog.infrastructure.models.codec import StreamDecoder
+from turnlog.infrastructure.models.events import json_value
 from turnlog.infrastructure.models.failures import error_in_reply, http_error
 from turnlog.infrastructure.models.families import without_others_reasoning
 from turnlog.infrastructure.models.masking import excerpt
@@ -356,7 +357,7 @@ def _is_complete(call: Mapping[str, Any]) -> bool:
 
 def _parsed(data: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(data)
+        value = json_value(data)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
