@@ -16,6 +16,7 @@ from turnlog.application.chat import (
     Awaiting,
     FinishReason,
     MessageTooLargeError,
+    ModelUnavailableError,
     SessionChat,
     Tool,
     ToolCallFinished,
@@ -26,6 +27,7 @@ from turnlog.domain import (
     CallNotAwaitedError,
     CompactionReason,
     CompactionWindow,
+    InvalidMessageError,
     Message,
     MessageFilter,
     Role,
@@ -293,3 +295,49 @@ def test_a_keyed_turn_that_ended_open_is_returned_open(sessions: SessionService)
     assert (again.awaiting, again.is_repeat) == (first.awaiting, True)
     chat.approve(SID, again.awaiting[0].event_id, "c1")
     assert chat.send(SID, "Pay 5.", idempotency_key="k").awaiting == ()
+
+
+def test_a_turn_whose_model_failed_behind_an_approval_goes_on_when_it_is_approved_again(
+    sessions: SessionService,
+) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pays somebody."""
+        paid.append(amount)
+        return "paid"
+
+    _, call = asked(sessions)
+    model = ScriptedModel([ModelUnavailableError("busy"), "done"])
+    chat = SessionChat(sessions, model, tools=[Tool.of(pay, needs_approval=True)])
+    with pytest.raises(ModelUnavailableError):
+        chat.approve(SID, call.event_id, call.call_id)
+
+    turn = chat.approve(SID, call.event_id, call.call_id)
+
+    assert (turn.text, paid) == ("done", [5])
+
+
+def test_a_result_that_is_given_again_behind_the_answer_is_refused(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, _ = later(sessions)
+    chat.answer(SID, call.event_id, call.call_id, "paid")
+
+    with pytest.raises(CallNotAwaitedError):
+        chat.answer(SID, call.event_id, call.call_id, "paid")
+
+
+def test_another_process_finds_the_open_calls(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    assert sessions.awaited_calls(SID) == (call,)
+
+    later(sessions)[0].approve(SID, call.event_id, call.call_id)
+    assert sessions.awaited_calls(SID) == ()
+
+
+def test_a_message_that_says_nothing_is_refused_and_nothing_is_stored(sessions: SessionService) -> None:
+    model = ScriptedModel(["done"])
+    with pytest.raises(InvalidMessageError):
+        SessionChat(sessions, model).send(SID, "  ")
+
+    assert (model.asked, lines(sessions)) == ([], [])

@@ -61,6 +61,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.apply_plan(SID, _PLAN, expected_version=1),
         lambda s: s.apply_plan(SID, CompactionPlan()),
     ],
+    "awaited_calls": [lambda s: s.awaited_calls(SID)],
     "awaits": [lambda s: s.awaits(SID, CallReference("k1", "c1"))],
     "compact": [
         lambda s: s.compact(SID, None, _NEWEST_TURN),
@@ -145,7 +146,7 @@ OF_THE_WHOLE_STORE: Mapping[str, Sequence[Call]] = {
 """What a scope refuses."""
 
 ABOUT_THE_SERVICE = frozenset(
-    ("app", "capabilities", "close", "close_pass", "fail_pass", "count_tokens", "principal")
+    ("app", "capabilities", "close", "close_pass", "fail_pass", "count_tokens", "namespace", "principal")
 )
 """What is no question about sessions."""
 

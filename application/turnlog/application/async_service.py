@@ -182,6 +182,7 @@ class AsyncSessionService:
     view_for_turn = _in_thread(SessionService.view_for_turn)
     count_tokens = _in_thread(SessionService.count_tokens)
     awaits = _in_thread(SessionService.awaits)
+    awaited_calls = _in_thread(SessionService.awaited_calls)
     events_by_id = _in_thread(SessionService.events_by_id)
 
     @property

@@ -138,6 +138,18 @@ class Turns(ServiceCore):
         key = self._key(session_id)
         return _awaits(self._writer.current(key), self._version_of_call(key, call), call.call_id)
 
+    def awaited_calls(self, session_id: str) -> tuple[CallReference, ...]:
+        """The calls of the session that await their results, oldest first."""
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        found: list[CallReference] = []
+        for version in dict.fromkeys(call.version for call in state.awaited):
+            entry = self._streams.entry_at(key.aggregate_id, session_id, version)
+            for part in entry.tool_calls if entry else ():
+                if part.awaiting and _awaits(state, version, part.id or ""):
+                    found.append(CallReference(entry.id if entry else "", part.id or ""))
+        return tuple(found)
+
     def events_by_id(self, session_id: str, event_ids: Sequence[str]) -> Mapping[str, SessionEvent]:
         """The entries of the log with these ids; ids that it does not hold are left out."""
         key = self._key(session_id)

@@ -18,7 +18,7 @@ from turnlog.domain.compaction import (
     SummaryRequest,
 )
 from turnlog.domain.errors import InvalidSettingError, shown
-from turnlog.domain.messages import Message
+from turnlog.domain.messages import Message, Role
 
 PassSteps: TypeAlias = Generator[SummaryRequest, Summary, CompactionResult]
 """Yields what is to be summarized, is sent the summary, and returns the result of the pass.
@@ -67,7 +67,8 @@ def summary_of(answer: object) -> Summary:
     summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
     if any(message.tool_calls or message.tool_responses for message in summary.messages):
         return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
-    if summary.messages and all(_is_blank(message) for message in summary.messages):
+    said = [one for one in summary.messages if one.role is not Role.USER] or summary.messages
+    if summary.messages and all(map(_is_blank, said)):
         return Summary(declined=CompactionReason.SUMMARY_BLANK)
     return summary
 

@@ -103,7 +103,7 @@ def test_chat_goes_on_with_a_session_and_sends_what_was_said_before(
     server.script(streamed("In Lund."), streamed("Tomorrow."))
     turnlog("chat", "parcel", "-m", "Where is it?")
 
-    turnlog("chat", "parc", "-m", "When does it come?")
+    turnlog("chat", "parcel", "-m", "When does it come?")
 
     assert [one["content"] for one in server.requests[-1].json["messages"]] == [
         "Where is it?",
@@ -242,7 +242,32 @@ def test_a_provider_that_does_not_exist_is_refused(
     assert (result.status, "openai, responses, anthropic, ollama" in result.err) == (Status.USAGE, True)
 
 
-def test_a_missing_key_is_named_and_the_message_is_kept(
+def test_the_beginning_of_an_id_is_the_id_of_a_new_session(
+    turnlog: Turnlog, server: ScriptedServer, open_service: OpenService
+) -> None:
+    server.script(streamed("In Lund."), streamed("Hello."))
+    turnlog("chat", "parcel", "-m", "Where is it?")
+
+    turnlog("chat", "parc", "-m", "Hi")
+
+    with open_service() as sessions:
+        assert [message.text for message in sessions.view("parc").told()] == ["Hi", "Hello."]
+
+
+def test_an_empty_message_is_refused(turnlog: Turnlog, server: ScriptedServer) -> None:
+    assert (turnlog("chat", "s", "-m", " ").status, server.requests) == (Status.USAGE, [])
+
+
+def test_a_call_without_an_answer_is_not_told_as_one_that_was_sent(
+    turnlog: Turnlog, server: ScriptedServer
+) -> None:
+    turnlog("chat", "s", "-m", "Hi", "--base-url", "http://127.0.0.1:9")
+
+    assert "no answer is recorded" in turnlog("audit", "told", "s").out
+    assert "no answer recorded" in turnlog("audit", "timeline", "s").out
+
+
+def test_a_missing_key_is_named_before_anything_is_stored(
     turnlog: Turnlog, open_service: OpenService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
@@ -252,7 +277,7 @@ def test_a_missing_key_is_named_and_the_message_is_kept(
 
     assert (result.status, "ANTHROPIC_API_KEY" in result.err) == (Status.USAGE, True)
     with open_service() as sessions:
-        assert [message.text for message in sessions.view("s").told()] == ["Hi"]
+        assert sessions.find("s") is None
 
 
 def test_a_server_that_is_not_there_has_a_status_of_its_own(turnlog: Turnlog, server: ScriptedServer) -> None:

@@ -67,8 +67,8 @@ _NOT_SETTINGS = frozenset(
 
 @dataclass(frozen=True)
 class ToldBody:
-    """The body of a request. It is recorded before it leaves; `is_answered` says whether an answer is too, else
-    it may not have been sent. `is_exact` is False where a mapping was recorded, not bytes.
+    """The body of a request. It is recorded before it leaves; `is_answered` says whether an answer is too,
+    else it may not have been sent. `is_exact` is False where a mapping was recorded, not bytes.
     """
 
     session_id: str

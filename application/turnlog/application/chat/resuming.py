@@ -125,6 +125,11 @@ class Resuming(ToolRounds):
         told = [one for one in view.told_events(event.branch) if not one.synthetic]
         so_far.turn_from = _turn_start(told, event)
         so_far.newest = view.version
+        went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
+        if opening.runs or opening.result is not None:
+            is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
+            if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
+                return []  # the result came in before, and then the turn broke off
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
         if opening.runs:
             results = yield from self._run_approved(event, call, reference)
@@ -132,7 +137,6 @@ class Resuming(ToolRounds):
                 yield from self._write(results, step=TurnStep.END)
                 return None
         so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
-        went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
         if not so_far.awaiting and not went_on:
             return results
         awaited = yield from self._write(results, step=TurnStep.END)
@@ -171,6 +175,13 @@ class Resuming(ToolRounds):
 
 def _awaits(session_id: str, reference: CallReference, sessions: SessionService) -> bool:
     return sessions.awaits(session_id, reference)
+
+
+def _is_answered(told: Sequence[SessionEvent], event: SessionEvent, call: ToolCallPart) -> bool:
+    """Whether a final result of the call stands behind its event."""
+    behind = (one.message for one in told if one.version > event.version and one.message)
+    responses = (response for message in behind for response in message.tool_responses)
+    return any(response.id == call.id and not response.provisional for response in responses)
 
 
 def _turn_start(told: Sequence[SessionEvent], event: SessionEvent) -> int:
