@@ -13,7 +13,9 @@ from psycopg import sql
 from tests.postgres.conftest import service_on
 from tests.support.postgres import connect, postgres_env
 
+from turnlog.application.erasing import SessionEraser
 from turnlog.application.service import SessionService
+from turnlog.application.sessions import Sessions
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import EventErased
 from turnlog.domain.ids import aggregate_id
@@ -174,11 +176,38 @@ def test_a_deletion_behind_a_redaction_that_was_not_carried_out_is_completed(
     plain: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(PlainPostgresEraser, "redact", lambda *_: None)
+        dying.setattr(PlainPostgresEraser, "redact", SessionEraser.erase)  # does nothing
         plain.redact("a", "id-a", reason="asked", by="ada")
     delete_and_die(plain, "a")
     assert plain.sweep().pending == 0
     assert set(stored(plain, "a")[:-1]) == {EventErased}
+
+
+@pytest.mark.parametrize("kind", ["a role without CREATE", "a read-only connection"])
+def test_who_may_not_keep_rows_reads_the_logs(
+    plain: SessionService, env: Mapping[str, str], kind: str
+) -> None:
+    schema, guest = sql.Identifier(env["POSTGRES_SCHEMA"]), "guest_" + env["POSTGRES_SCHEMA"]
+    with connect() as connection:
+        for statement in (
+            "DROP TABLE {schema}.sessions_turnlog_plain_tracking",
+            "CREATE ROLE {role} LOGIN",
+            "GRANT USAGE ON SCHEMA {schema} TO {role}",
+            "GRANT SELECT, INSERT ON {schema}.sessions_events TO {role}",
+            "GRANT CREATE ON SCHEMA {schema} TO {role}" if "read-only" in kind else "SELECT 1",
+            "ALTER ROLE {role} SET default_transaction_read_only = on" if "read-only" in kind else "SELECT 1",
+        ):
+            connection.execute(sql.SQL(statement).format(role=sql.Identifier(guest), schema=schema))
+    try:
+        app = Sessions(env={**env, **PLAIN, "POSTGRES_USER": guest, "CREATE_TABLE": "no"})
+        app.env["CREATE_TABLE"] = "yes"  # the framework's own tables are there
+        said = SessionService(app).capabilities
+        assert (said.directory, said.recall, said.erases) == ("memory", "log", False)
+        app.close()
+    finally:
+        with connect() as connection:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(guest)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(guest)))
 
 
 # --- rows for what was stored without
