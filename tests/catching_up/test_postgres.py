@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.query import EventQuery
 from turnlog.domain.session import Session
-from turnlog.infrastructure.postgres import PlainPostgresEraser
+from turnlog.infrastructure.postgres import PlainPostgresEraser, catching_up
 
 PLAIN = {"APPLICATION_RECORDER_TOPIC": "eventsourcing.postgres:PostgresApplicationRecorder"}
 HERON = EventQuery(keywords="heron")
@@ -116,6 +117,29 @@ def test_processes_that_catch_up_at_once_apply_nothing_twice(
     assert run_at_once(READER, {**env, **PLAIN}) == [0, 0, 0]
     assert listed(plain) == {"a": 61, "b": 1, "c": 1}
     assert len(plain.search_events("a", HERON)) == 61
+
+
+def test_who_catches_up_meanwhile_waits_and_applies_nothing_again(
+    plain: SessionService, env: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.list_sessions()
+    plain.append_message("a", Message.user("more"))
+    others: list[Thread] = []
+    apply = catching_up.apply
+
+    def beside_another(*arguments: Any) -> None:
+        if not others:
+            others.append(Thread(target=plain.list_sessions))
+            others[0].start()
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'"
+            while others[0].is_alive() and not rows(env, waiting.format(env["POSTGRES_SCHEMA"])):
+                pass
+        apply(*arguments)
+
+    monkeypatch.setattr(catching_up, "apply", beside_another)
+    plain.list_sessions()
+    others[0].join()
+    assert listed(plain) == {"a": 2, "b": 1, "c": 1}
 
 
 def test_a_deletion_leaves_no_metadata_in_the_rows(plain: SessionService, env: Mapping[str, str]) -> None:
@@ -226,6 +250,7 @@ def test_a_recorder_with_rows_makes_those_of_what_is_stored(
         assert sessions.capabilities.directory == "rows"
         assert listed(sessions) == {"a": 2, "c": 1}
         assert len(sessions.search_all(HERON)) == 2
+        assert rows(env, "SELECT pending FROM sessions_turnlog_erasures") == [(False,)]
         assert [erased.aggregate_id for erased in sessions.app.recorder.eraser.erased()] == [  # type: ignore[attr-defined] # pyright: ignore
             aggregate_id("b", "")
         ]
