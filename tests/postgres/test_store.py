@@ -68,13 +68,6 @@ def test_a_recorder_without_rows_is_refused_where_rows_are(env: Mapping[str, str
         service_on(env, APPLICATION_RECORDER_TOPIC=PLAIN)
 
 
-def test_a_recorder_with_rows_is_refused_where_sessions_have_none(env: Mapping[str, str]) -> None:
-    with service_on(env, APPLICATION_RECORDER_TOPIC=PLAIN) as sessions:
-        sessions.create("s")
-    with pytest.raises(StorageError, match="written without rows"):
-        service_on(env)
-
-
 def test_a_database_without_our_tables_says_so(env: Mapping[str, str]) -> None:
     with (
         service_on(env, CREATE_TABLE="no") as sessions,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.stores import STORES, Store, WordCount, sqlite_env
+from tests.contracts.stores import STORES, Store, WordCount, on_postgres, sqlite_env
 
 from turnlog.application.audit import SessionAudit
 from turnlog.application.erasing import ErasureUnsupportedError
@@ -31,10 +31,7 @@ SID, SECRET = "s", "zinnia"
 WHY: Any = {"reason": "asked for by Ada", "by": "bob"}
 
 
-NO_ERASER = ("postgres-plain-recorder", "postgres-plain-recorder-text-ids")
-
-
-@pytest.fixture(params=sorted(STORES.keys() - set(NO_ERASER)))
+@pytest.fixture(params=sorted(STORES))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     make: Callable[[Path], Store] = STORES[request.param]
     return make(tmp_path)
@@ -232,7 +229,11 @@ def test_a_redacted_session_is_deleted_like_any_other(sessions: SessionService) 
 
 
 def test_a_store_that_cannot_erase_redacts_nothing(tmp_path: Path) -> None:
-    with STORES[NO_ERASER[0]](tmp_path).service() as sessions:
+    env = {
+        "APPLICATION_RECORDER_TOPIC": "eventsourcing.postgres:PostgresApplicationRecorder",
+        "POSTGRES_ENABLE_DB_FUNCTIONS": "yes",
+    }
+    with on_postgres(env=env)(tmp_path).service() as sessions:
         tell(sessions)
         with pytest.raises(ErasureUnsupportedError):
             sessions.redact(SID, "u1", **WHY)

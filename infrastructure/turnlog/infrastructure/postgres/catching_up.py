@@ -21,6 +21,7 @@ from turnlog.application.ports import SessionRow
 from turnlog.application.storage import unlocked
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
+    ContentRedacted,
     EventErased,
     EventIdTaken,
     SessionDeleted,
@@ -31,6 +32,7 @@ from turnlog.domain.events import (
 from turnlog.domain.query import EventQuery
 from turnlog.infrastructure.postgres import directory, eraser, recall, tables
 from turnlog.infrastructure.postgres.pool import once_more
+from turnlog.infrastructure.postgres.redacting import redact
 from turnlog.infrastructure.postgres.rows import changes_of
 
 KIND: Final = "plain_"
@@ -39,9 +41,13 @@ KIND: Final = "plain_"
 CREATE: Final[tuple[LiteralString, ...]] = (
     "CREATE TABLE IF NOT EXISTS {tracking} (notification_id bigint NOT NULL)",
     "INSERT INTO {tracking} SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM {tracking})",
-    "CREATE TABLE IF NOT EXISTS {due} (aggregate_id uuid PRIMARY KEY, version bigint NOT NULL)",
+    """
+    CREATE TABLE IF NOT EXISTS {due} (
+        aggregate_id uuid, version bigint, PRIMARY KEY (aggregate_id, version)
+    )
+    """,
 )
-"""How far the rows got, and which deleted sessions are not overwritten yet."""
+"""How far the rows got, and which tombstones and redactions are not carried out yet."""
 
 _PAGE: Final = 1000
 
@@ -54,13 +60,30 @@ _NEXT: Final[LiteralString] = """
     SELECT * FROM {events} WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 """
 
-_TOMBSTONE: Final[LiteralString] = """
+_DUE: Final[LiteralString] = """
     SELECT stored.* FROM {due} JOIN {events} AS stored
         ON stored.originator_id = {due}.aggregate_id::{id_type} AND originator_version = {due}.version
-    WHERE aggregate_id = %s
+    WHERE aggregate_id = %s ORDER BY originator_version DESC
 """
 
 _REMEMBER: Final[LiteralString] = "INSERT INTO {due} VALUES (%s, %s) ON CONFLICT DO NOTHING"
+
+
+_COPIED: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
+    ("INSERT INTO {erasures} ", "SELECT * FROM {erasures}"),
+    ("INSERT INTO {redactions} ", "SELECT * FROM {redactions}"),
+)
+"""What is known of deletions and redactions."""
+
+_IS_DONE: Final[LiteralString] = """
+    SELECT 1 FROM {erasures} WHERE aggregate_id = %(id)s AND version = %(version)s
+    UNION ALL SELECT 1 FROM {redactions} WHERE aggregate_id = %(id)s AND version = %(version)s
+"""
+
+_END: Final[LiteralString] = """
+    INSERT INTO {ended} SELECT nextval(pg_get_serial_sequence(%s, 'position')), %s, %s, %s
+    ON CONFLICT (aggregate_id) DO NOTHING
+"""
 
 
 class CaughtUpRows:
@@ -71,6 +94,7 @@ class CaughtUpRows:
         self.mapper = mapper
         self.tables = tables.of_recorder(recorder, KIND)
         self._with_rows = tables.of_recorder(recorder)
+        self._index = recall.PostgresRecallIndex(self.datastore, mapper, self.tables)
 
     def create_tables(self) -> None:
         """Create what is missing; another process may do so at the same time."""
@@ -92,27 +116,28 @@ class CaughtUpRows:
             pass
 
     def due(self) -> list[UUID]:
-        """The deleted sessions that are not overwritten yet, as far as the rows got."""
+        """By tombstone and redaction that is not carried out yet the session, as far as the rows got."""
         statement = self.tables.sql("SELECT aggregate_id FROM {due} ORDER BY aggregate_id")
         with self.datastore.get_connection() as connection:
             return [row["aggregate_id"] for row in connection.execute(statement).fetchall()]
 
     def overwrite(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> None:
-        """Put stubs over the events of this session if that is due."""
-        row = cursor.execute(self.tables.sql(_TOMBSTONE), (aggregate_id,)).fetchone()
-        if row is None:
-            return
-        overwrite(cursor, self.tables, self.mapper, stored_event(row))
+        """Put stubs over the events of this session, or markers over contents, if that is due."""
+        for row in cursor.execute(self.tables.sql(_DUE), (aggregate_id,)).fetchall():
+            overwrite(cursor, self.tables, self._index, self.mapper, stored_event(row))
+            if row["topic"] == SessionDeleted.TOPIC:
+                break  # redactions in front of it are stubs now
         cursor.execute(self.tables.sql("DELETE FROM {due} WHERE aggregate_id = %s"), (aggregate_id,))
 
     def _step(self) -> bool:
         """Apply the next events if there are any; whether there may be more."""
-        with self.datastore.get_connection() as connection:
-            try:
+        try:
+            with self.datastore.get_connection() as connection:
                 row = connection.execute(self.tables.sql(_IS_BEHIND), prepare=True).fetchone()
-            except ProgrammingError:  # no such table
+        except ProgrammingError:  # no such table
+            with self.datastore.get_connection() as connection:
                 self._refuse_other_rows(connection.cursor())
-                raise
+            raise
         if row is not None and not row["behind"]:
             return False
         with self.datastore.transaction(commit=True) as cursor:
@@ -129,7 +154,7 @@ class CaughtUpRows:
         events = list(session_events(self.mapper, page))
         apply(cursor, self.tables, events)
         for event in events:
-            if isinstance(event, SessionDeleted) and not event.keeps_content:
+            if _asks_for_erasure(event):
                 values = (as_uuid(event.originator_id), event.originator_version)
                 cursor.execute(self.tables.sql(_REMEMBER), values)
         newest = page[-1]["notification_id"]
@@ -185,14 +210,86 @@ def apply(
         )
 
 
+def _asks_for_erasure(event: object) -> bool:
+    if isinstance(event, SessionDeleted):
+        return not event.keeps_content
+    return isinstance(event, ContentRedacted)
+
+
 def overwrite(
-    cursor: Cursor[DictRow], names: tables.Tables, mapper: Mapper[Any], stored: StoredEvent
+    cursor: Cursor[DictRow],
+    names: tables.Tables,
+    index: recall.PostgresRecallIndex,
+    mapper: Mapper[Any],
+    stored: StoredEvent,
 ) -> None:
-    """Put stubs over the events in front of this tombstone."""
-    tombstone = mapper.to_domain_event(stored)
-    if isinstance(tombstone, SessionDeleted):
-        vars(tombstone)["originator_id"] = stored.originator_id
-        eraser.prepare(mapper, tombstone, [stored])[1].execute(cursor, names)
+    """Put what this tombstone or redaction asks for over events in front of it."""
+    event = mapper.to_domain_event(stored)
+    if isinstance(event, (SessionDeleted, ContentRedacted)):
+        vars(event)["originator_id"] = stored.originator_id
+    if isinstance(event, SessionDeleted):
+        eraser.prepare(mapper, event, [stored])[1].execute(cursor, names)
+    elif isinstance(event, ContentRedacted):
+        redact(cursor, names, index, mapper, [eraser.Rewrite(event)])
+
+
+def lacks_rows(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -> bool:
+    """Whether sessions are stored without the rows that `SessionRows` writes, or may be by now."""
+    names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
+    if not tables.is_missing(cursor, "to_regclass", plain.regclass("tracking")):
+        return True
+    if tables.is_missing(cursor, "to_regclass", names.regclass("events")):
+        return False
+    if not tables.is_missing(cursor, "to_regclass", names.regclass("sessions")):
+        return False
+    stored = names.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1")
+    return cursor.execute(stored, (recall.OUR_TOPICS,)).fetchone() is not None
+
+
+def make_all(
+    cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, mapper: Mapper[Any]
+) -> Sequence[UUID]:
+    """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
+
+    Tables that were caught up go, but for what is known of deletions; deletions that were not completed are.
+    Returns the sessions, which are not indexed yet.
+    """
+    names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
+    caught_up = not tables.is_missing(cursor, "to_regclass", plain.regclass("tracking"))
+    if caught_up:  # first, as whoever catches up does
+        cursor.execute(plain.sql("LOCK TABLE {tracking} IN ACCESS EXCLUSIVE MODE"))
+    cursor.execute(names.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
+    if caught_up:
+        for insert, select in _COPIED:
+            cursor.execute(names.sql(insert) + plain.sql(select), prepare=False)
+        plain.drop(cursor)
+    index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
+    while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
+        last = page[-1]["notification_id"]
+        apply(cursor, names, list(session_events(mapper, page)), ledger=True)
+        for row in page:
+            if row["topic"] in (SessionDeleted.TOPIC, ContentRedacted.TOPIC):
+                _complete(cursor, names, index, mapper, stored_event(row))
+    listed = cursor.execute(names.sql("SELECT aggregate_id FROM {sessions} ORDER BY position")).fetchall()
+    return [row["aggregate_id"] for row in listed]
+
+
+def _complete(
+    cursor: Cursor[DictRow],
+    names: tables.Tables,
+    index: recall.PostgresRecallIndex,
+    mapper: Mapper[Any],
+    stored: StoredEvent,
+) -> None:
+    """Remember the end of a session that was erased before; carry out what was not."""
+    event = mapper.to_domain_event(stored)
+    aggregate_id = as_uuid(stored.originator_id)
+    if isinstance(event, SessionDeleted):
+        place = (names.regclass("sessions"), aggregate_id)
+        cursor.execute(names.sql(_END), (*place, stored.originator_version, event.chain))
+    known = cursor.execute(names.sql(_IS_DONE), {"id": aggregate_id, "version": stored.originator_version})
+    if _asks_for_erasure(event) and known.fetchone() is None:
+        overwrite(cursor, names, index, mapper, stored)
 
 
 class CaughtUpDirectory(directory.PostgresDirectory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, LiteralString, cast
 from uuid import UUID
@@ -12,7 +13,9 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from eventsourcing.utils import strtobool
 
 from turnlog.application.aids import StoreAids
+from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
+from turnlog.domain.events import ContentRedacted, as_uuid
 from turnlog.infrastructure.postgres.catching_up import (
     CaughtUpDirectory,
     CaughtUpRecallIndex,
@@ -44,7 +47,11 @@ def plain_aids(app: Application[UUID]) -> StoreAids:
         return StoreAids()
     if not _has_tables(rows, create=bool(strtobool(app.env.get("CREATE_TABLE") or "yes"))):
         return StoreAids()
-    return StoreAids(CaughtUpDirectory(rows), CaughtUpRecallIndex(rows), PlainPostgresEraser(rows))
+    index = CaughtUpRecallIndex(rows)
+    if keeps_recall(app.env, app.mapper):
+        return StoreAids(CaughtUpDirectory(rows), index, PlainPostgresEraser(rows))
+    index.empty()
+    return StoreAids(CaughtUpDirectory(rows), None, PlainPostgresEraser(rows))
 
 
 def _has_tables(rows: CaughtUpRows, *, create: bool) -> bool:
@@ -68,20 +75,25 @@ class PlainPostgresEraser(PostgresEraser):
         self._rows = rows
 
     def erase(self, aggregate_id: UUID) -> None:
-        """Overwrite the events in front of the tombstone, and take the session out of what is derived."""
+        """Overwrite what a tombstone or redactions ask for, and take it out of what is derived."""
         self._rows.catch_up()
         unlocked(lambda: self._erase(aggregate_id))
+
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
+        """Put its marker over the content of each event, and take it out of what is derived."""
+        for aggregate_id in {as_uuid(redaction.originator_id) for redaction in redactions}:
+            self.erase(aggregate_id)
 
     def scrub(self) -> str | None:
         """Complete what a process left that died behind a tombstone, then remove old copies."""
         with storage_errors():
             due = self._rows.due()
-        for aggregate_id in due:
+        for aggregate_id in set(due):
             self.erase(aggregate_id)
         return super().scrub()
 
     def pending(self) -> int:
-        """How many sessions were deleted of which something may be left."""
+        """Of how many deletions and redactions something may be left."""
         self._rows.catch_up()
         with storage_errors():
             return len(self._rows.due()) + super().pending()

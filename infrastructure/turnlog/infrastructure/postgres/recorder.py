@@ -19,13 +19,14 @@ from psycopg.rows import DictRow
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
-from turnlog.application.storage import storage_errors
+from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import InvalidSettingError, StorageError
-from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent, as_uuid
-from turnlog.infrastructure.postgres import directory, eraser, recall, tables
+from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
+from turnlog.infrastructure.postgres import catching_up, directory, eraser, recall, tables
 from turnlog.infrastructure.postgres.eraser import Rewrite
 from turnlog.infrastructure.postgres.pool import bound, once_more
 from turnlog.infrastructure.postgres.recall import OUR_TOPICS
+from turnlog.infrastructure.postgres.redacting import redact
 from turnlog.infrastructure.postgres.rows import changes_of, joined
 
 _HOOKS = (
@@ -87,6 +88,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     """
 
     _mapper: Mapper[Any] | None = None
+    _lacks_rows = False
 
     def __init__(self, datastore: PostgresDatastore, *args: Any, **kwargs: Any) -> None:
         if datastore.enable_db_functions:
@@ -104,7 +106,9 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
 
     def bind(self, mapper: Mapper[Any]) -> None:
-        """Read stored events through this mapper from now on."""
+        """Read stored events through this mapper from now on; make the rows that a store lacks."""
+        if self._lacks_rows:
+            unlocked(lambda: self._make_rows(mapper))
         self._mapper = mapper
         if not self.keeps_recall:
             recall.PostgresRecallIndex(self.datastore, mapper, self._tables).empty()
@@ -166,13 +170,28 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         )
 
     def create_table(self) -> None:
-        """Create what is missing; `StorageError` where sessions were written without rows before."""
+        """Create what is missing. Rows about sessions that were stored without them are made by `bind`."""
         with storage_errors():
             with self.datastore.transaction(commit=True) as cursor:
                 self._tables.one_at_a_time(cursor)
                 self._refuse_other_databases(cursor)
                 self._create_types(cursor)
-            super().create_table()
+                self._lacks_rows = catching_up.lacks_rows(cursor, self)
+            if not self._lacks_rows:
+                super().create_table()
+
+    def _make_rows(self, mapper: Mapper[Any]) -> None:
+        """Make the rows about what is stored, all or none; another process may be first."""
+        made: Sequence[UUID] = ()
+        with self.datastore.transaction(commit=True) as cursor:
+            self._tables.one_at_a_time(cursor)
+            if catching_up.lacks_rows(cursor, self):
+                self._create_table(cursor)
+                made = catching_up.make_all(cursor, self, mapper)
+        super().create_table()
+        self._lacks_rows = False
+        if made and self.keeps_recall:
+            recall.PostgresRecallIndex(self.datastore, mapper, self._tables).complete(made)
 
     def _create_table(self, curs: Cursor[DictRow]) -> None:
         self._tables.one_at_a_time(curs)
@@ -184,18 +203,6 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         encoding = (cursor.fetchone() or {})["server_encoding"]
         if encoding != "UTF8":
             raise StorageError(f"The database is encoded in {encoding}. Name one that is encoded in UTF8.")
-        if tables.is_missing(cursor, "to_regclass", self._tables.regclass("events")):
-            return
-        if not tables.is_missing(cursor, "to_regclass", self._tables.regclass("sessions")):
-            return
-        cursor.execute(
-            self._tables.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1"), (OUR_TOPICS,)
-        )
-        if cursor.fetchone() is not None:
-            raise StorageError(
-                "This database holds sessions that were written without rows about them: go on with "
-                "the recorder that wrote them, or export the sessions and import them into a new one."
-            )
 
     def _create_types(self, cursor: Cursor[DictRow]) -> None:
         for statement in self.sql_create_statements:
@@ -254,17 +261,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         mapper = self._mapper
         if not rewrites or mapper is None:
             return
-        versions: dict[UUID, set[int]] = {}
-        for rewrite in rewrites:
-            redaction = rewrite.redaction
-            versions.setdefault(as_uuid(redaction.originator_id), set()).add(redaction.redacted_version)
         index = recall.PostgresRecallIndex(self.datastore, mapper, self._tables)
-        for aggregate_id in sorted(versions):
-            index.lock(cursor, aggregate_id)
-        for rewrite in rewrites:
-            rewrite.execute(cursor, self._tables, mapper)
-        for aggregate_id, redacted in versions.items():
-            index.rewrite(cursor, aggregate_id, redacted)
+        redact(cursor, self._tables, index, mapper, rewrites)
 
     def _batch(self, stored_events: Sequence[StoredEvent]) -> _Batch:
         events = list(self._stream_events(stored_events))

@@ -301,6 +301,13 @@ class Tables:
             if is_missing(cursor, "to_regproc", self.regproc(name)):
                 cursor.execute(self.sql(statement), prepare=False)
 
+    def drop(self, cursor: Cursor[DictRow]) -> None:
+        """Drop the tables of this kind and their functions, but for the events."""
+        for name in _TABLES:
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._names[name]), prepare=False)
+        for name in _FUNCTIONS:
+            cursor.execute(sql.SQL("DROP FUNCTION IF EXISTS {}").format(self._names[name]), prepare=False)
+
     def one_at_a_time(self, cursor: Cursor[DictRow]) -> None:
         """Let processes that start at once create one behind the other: PostgreSQL fails them otherwise."""
         cursor.execute(
