@@ -186,6 +186,11 @@ class AsyncSessionService:
     events_by_id = _in_thread(SessionService.events_by_id)
 
     @property
+    def namespace(self) -> str:
+        """The namespace of the service's sessions."""
+        return self.sync.namespace
+
+    @property
     def principal(self) -> str | None:
         """Whom this scope belongs to, None for the service itself."""
         return self.sync.principal
