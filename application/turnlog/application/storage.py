@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _LOCKED_ATTEMPTS = 3
 _LOCKED = ("locked", "busy", "lock timeout", "deadlock")
+_CREATING = ("tuple concurrently updated", "pg_type_typname_nsp_index", "pg_class_relname_nsp_index")
+"""What PostgreSQL says to processes that create the same tables at once: only one of them did."""
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def storage_errors() -> Generator[None]:
     try:
         yield
     except (IntegrityError, ProgrammingError) as error:
-        if _is_about_tables(error):
+        if _is_about_tables(error) or is_locked(error):
             raise storage_error(error) from error
         raise
     except PersistenceError as error:
@@ -64,6 +66,8 @@ def storage_error(error: Exception) -> StorageError:
 def is_locked(error: BaseException) -> bool:
     """Whether the database was busy with somebody else's write."""
     said = str(error)
+    if isinstance(error, PersistenceError) and any(word in said for word in _CREATING):
+        return True
     return isinstance(error, OperationalError) and any(word in said for word in _LOCKED)
 
 
