@@ -304,6 +304,18 @@ def test_an_old_writer_that_deletes_says_that_it_must_start_anew(plain: SessionS
         assert (deletion.erasure, "SessionRows" in (deletion.reason or "")) == ("pending", True)
 
 
+def test_what_an_old_writer_began_can_be_deleted_where_rows_are_written(
+    plain: SessionService, path: Path
+) -> None:
+    plain.list_sessions()
+    with on_sqlite(path) as with_rows:
+        plain.create("late")
+        plain.append_message("late", Message.user("a word"))
+
+        assert with_rows.delete("late").erasure == "done"
+        assert with_rows.find("late") is None
+
+
 def test_rows_that_cannot_be_made_are_not_made_in_part(
     plain: SessionService, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

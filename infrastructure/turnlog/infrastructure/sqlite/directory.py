@@ -188,7 +188,10 @@ def _set_metadata(cursor: SQLiteCursor, key: bytes, content: str | None) -> None
         "FROM turnlog_sessions LEFT JOIN turnlog_metadata ON number = metadata WHERE aggregate_id = ?",
         (key,),
     )
-    position, namespace, number, former = cursor.fetchone()
+    row = cursor.fetchone()
+    if row is None:  # begun by a process that writes no rows: a rebuild makes its row
+        return
+    position, namespace, number, former = row
     if content == former:
         return
     cursor.execute("UPDATE turnlog_metadata SET content = NULL WHERE number = ?", (number,))
