@@ -13,7 +13,7 @@ from tests.report.conftest import OpenReport
 from tests.report.conversations import AUDIT, Digest, at_random, last_turns, of_parcels, record, with_calls
 
 from turnlog.application import SessionService
-from turnlog.domain import Message, SessionEvent
+from turnlog.domain import Message, Role, SessionEvent
 from turnlog.domain.log import superseded_system
 from turnlog.infrastructure.report import write_report
 
@@ -250,7 +250,11 @@ def test_a_call_shows_what_was_sent_and_not_stored(sessions: SessionService, ope
     ("payload", "said"),
     [
         ({"patch": ["v", "a body"], "form": "compact"}, "The application made this request itself"),
-        ({"told": ["0"], "picked": True, "filter": {"last_n": 1}}, "A filter left some of the view out"),
+        (
+            {"told": ["0"], "picked": True, "filter": {"last_n": 1}, "view": 1},
+            "A filter left some of the view out",
+        ),
+        ({"told": ["0"], "picked": True, "filter": {"last_n": 1}}, None),
         ({"told": ["0"]}, None),
     ],
 )
@@ -526,3 +530,35 @@ def test_the_page_prints(sessions: SessionService, open_report: OpenReport) -> N
         for turns in (1, 20)
     )
     assert 1 <= few < many
+
+
+def test_a_call_that_a_filter_picked_for_shows_what_it_picked(
+    sessions: SessionService, open_report: OpenReport
+) -> None:
+    session_id = of_parcels(sessions, 3)
+    told = sessions.view(session_id).told()
+    of_the_user = [place for place, message in enumerate(told) if message.role is Role.USER]
+    picked = {"picked": True, "filter": {"roles": ["user"]}, "told": [f"0-{len(of_the_user) - 1}"]}
+    prompt = {"call": "c", "attempt": 1, "view": sessions.version(session_id), "model": "m", **picked}
+    version = record(sessions, session_id, "PROMPT_RENDERED", "c", prompt)
+
+    page = open_report(session_id, f"#v{version}")
+
+    assert page.run("document.querySelector('.inexact')?.textContent ?? null") is None
+    data = json.loads(page.run("document.querySelector('script[type=\"application/json\"]').textContent"))
+    (call,) = [entry["call"] for entry in data["entries"] if entry["v"] == version]
+    assert call["told"] == [[place, place] for place in of_the_user]
+
+
+def test_a_redacted_message_shows_who_did_it_and_why_and_nothing_of_it(
+    sessions: SessionService, open_report: OpenReport
+) -> None:
+    session_id = of_parcels(sessions, 1)
+    secret = sessions.append_message(session_id, Message.user("My number is 4711."))
+    sessions.redact(session_id, secret.id, reason="asked to", by="ada")
+
+    page = open_report(session_id)
+
+    shown = page.run(f"document.getElementById('e-' + {json.dumps(secret.id)}).textContent")
+    assert ("asked to" in shown, "ada" in shown) == (True, True)
+    assert "4711" not in page.run("document.documentElement.outerHTML")

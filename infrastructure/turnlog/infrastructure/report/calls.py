@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
+from turnlog.application.audit.prompts import base_of, filter_of
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message
@@ -38,12 +39,12 @@ class Contents:
         return self._held.get(str(name))
 
 
-def call_data(payload: Payload, contents: Contents) -> Data:
-    """What a prompt says of its call.
+def call_data(payload: Payload, contents: Contents, told: Sequence[SessionEvent] | None = None) -> Data:
+    """What a prompt says of its call; `told` is what the view that it names tells its branch, where known.
 
-    `told` are places in what the view at version `view` tells the branch, as runs. It is missing where a
-    filter picked among them, and where the application made the body itself (`made_elsewhere`). `also` is
-    what was sent and stands in no log.
+    The data's `told` are places in that, as runs. They are missing where a filter picked among messages that
+    are not known, and where the application made the body itself (`made_elsewhere`). `also` is what was sent
+    and stands in no log.
     """
     data = {
         name: payload[name]
@@ -51,8 +52,8 @@ def call_data(payload: Payload, contents: Contents) -> Data:
         if name in payload
     }
     also = _system(payload, contents)
-    if "told" in payload and not payload.get("picked"):
-        runs, unstored = _conversation(payload["told"], contents)
+    if "told" in payload and (not payload.get("picked") or told is not None):
+        runs, unstored = _conversation(payload["told"], contents, _places(payload, told))
         data["told"] = runs
         also += unstored
     elif not payload.get("picked"):
@@ -90,16 +91,32 @@ def _system(payload: Payload, contents: Contents) -> list[Data]:
     return [{"what": "System text of this call", "parts": [{"is": "text", "text": str(text)}]}]
 
 
-def _conversation(items: Sequence[Any], contents: Contents) -> tuple[list[list[int]], list[Data]]:
+def _places(payload: Payload, told: Sequence[SessionEvent] | None) -> list[int] | None:
+    """By place in what a filter left the place in what is told; None where no filter picked."""
+    if not payload.get("picked") or told is None:
+        return None
+    base = base_of(told, filter_of(payload.get("filter") or {}), payload.get("turn_from"))
+    place_of = {event.version: place for place, event in enumerate(told)}
+    return [place_of[event.version] for event in base]
+
+
+def _conversation(
+    items: Sequence[Any], contents: Contents, places: Sequence[int] | None
+) -> tuple[list[list[int]], list[Data]]:
     """The runs of places, and the messages that are given by value."""
     runs: list[list[int]] = []
     also: list[Data] = []
     for item in items:
         if isinstance(item, str):
-            runs += ([first, last] for first, last in parse_ranges(item))
+            for first, last in parse_ranges(item):
+                runs += (
+                    [[first, last]] if places is None else [[one, one] for one in places[first : last + 1]]
+                )
             continue
         kept = cast("Payload", item)
-        place = kept.get("of")
+        place: int | None = kept.get("of")
+        if place is not None and places is not None:
+            place = places[place]
         message = _message(contents.get(kept["content"]) if "content" in kept else kept.get("message"))
         if place is not None:
             runs.append([place, place])

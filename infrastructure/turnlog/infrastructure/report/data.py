@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
 from turnlog.domain.query import said_at
+from turnlog.domain.view import View
 from turnlog.infrastructure.report.calls import PROMPT, REPLY, Contents, call_data, reply_data
 from turnlog.infrastructure.report.content import Data, parts_data
 from turnlog.infrastructure.report.following import FollowedView, Measures
@@ -56,7 +57,7 @@ def pages(
         page.carry(view.events, newest, carried_in_full)
         while event is not None and event.version <= last:
             turn += event.starts_turn
-            page.add(event, turn)
+            page.add(event, turn, view)
             view.step(event)
             newest = event if event.boundary else newest
             event = next(source, None)
@@ -83,8 +84,8 @@ class _Page:
         if newest is not None:
             self._boundaries.append(newest)
 
-    def add(self, event: SessionEvent, turn: int) -> None:
-        """One entry of the window."""
+    def add(self, event: SessionEvent, turn: int, view: FollowedView) -> None:
+        """One entry of the window, and the view in front of it."""
         if event.boundary:
             self._boundaries.append(event)
             self.entries.append({**_entry(event), "boundary": _boundary(event.boundary)})
@@ -95,13 +96,22 @@ class _Page:
             payload = event.payload or {}
             self.contents.keep(event)
             self.entries.append(
-                {**_entry(event), **self._call(event.type, payload), "payload": _json(payload)}
+                {**_entry(event), **self._call(event.type, payload, view), "payload": _json(payload)}
             )
 
-    def _call(self, kind: EventType, payload: Mapping[str, Any]) -> Data:
+    def _call(self, kind: EventType, payload: Mapping[str, Any], view: FollowedView) -> Data:
         if kind == PROMPT:
-            return {"call": call_data(payload, self.contents)}
+            told = self._told(payload, view) if payload.get("picked") else None
+            return {"call": call_data(payload, self.contents, told)}
         return {"reply": reply_data(payload)} if kind == REPLY else {}
+
+    def _told(self, payload: Mapping[str, Any], view: FollowedView) -> Sequence[SessionEvent] | None:
+        """What the view in front of a call told its branch; None where the call was made of another one."""
+        events = view.events
+        newest = max((event.version for event in (*events, *self._boundaries[-1:])), default=0)
+        if payload.get("view", -1) < newest:
+            return None
+        return View(events).told_events(payload.get("branch"))
 
     def views(self) -> list[Data]:
         """By boundary, which messages it made the view of, in its order; what it names comes later too."""
