@@ -20,6 +20,7 @@ from tests.support.postgres import postgres_env
 
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
+from turnlog.application.storage import unlocked
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.postgres import SessionRows as PostgresRows
 from turnlog.infrastructure.sqlite import SessionRows
@@ -105,7 +106,7 @@ class Store:
     def service(self, **settings: Any) -> SessionService:
         """A service without a memory of what others did on this store."""
         return SessionService(
-            self.open_app(), token_estimator=WordCount(), clock=lambda: self.now, **settings
+            unlocked(self.open_app), token_estimator=WordCount(), clock=lambda: self.now, **settings
         )
 
     def pass_time(self, **span: float) -> None:

@@ -246,5 +246,6 @@ def test_what_holds_on_the_store_is_said(sessions: SessionService) -> None:
     recorder = type(sessions.app.recorder).__name__
     rows = recorder.endswith(("SessionRecorder", "HostRecorder"))
     streams = "trailing" if name == "OneStreamSessions" else "streams"
-    directory = "catch-up" if recorder == "SQLiteApplicationRecorder" else "memory"
+    plain = ("SQLiteApplicationRecorder", "PostgresApplicationRecorder")
+    directory = "catch-up" if recorder in plain else "memory"
     assert (said.event_ids, said.directory) == (("rows", "rows") if rows else (streams, directory))

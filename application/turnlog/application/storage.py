@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 from typing import TypeVar
 
 from eventsourcing.persistence import (
@@ -21,6 +22,7 @@ from turnlog.domain.errors import StorageError, StorageLockedError
 T = TypeVar("T")
 
 _LOCKED_ATTEMPTS = 3
+_CREATING_ATTEMPTS = 12
 _LOCKED = ("locked", "busy", "lock timeout", "deadlock")
 _CREATING = ("tuple concurrently updated", "pg_type_typname_nsp_index", "pg_class_relname_nsp_index")
 """What PostgreSQL says to processes that create the same tables at once: only one of them did."""
@@ -66,9 +68,14 @@ def storage_error(error: Exception) -> StorageError:
 def is_locked(error: BaseException) -> bool:
     """Whether the database was busy with somebody else's write."""
     said = str(error)
-    if isinstance(error, PersistenceError) and any(word in said for word in _CREATING):
+    if _is_creating(error):
         return True
     return isinstance(error, OperationalError) and any(word in said for word in _LOCKED)
+
+
+def _is_creating(error: BaseException | None) -> bool:
+    said = str(error)
+    return isinstance(error, PersistenceError) and any(word in said for word in _CREATING)
 
 
 def _is_about_tables(error: BaseException) -> bool:
@@ -83,12 +90,12 @@ def _state_of(error: BaseException) -> str:
 
 def unlocked(action: Callable[[], T]) -> T:
     """What the action returns, tried again a few times while the database is locked."""
-    for attempt in range(_LOCKED_ATTEMPTS):
+    for attempt in count(1):
         try:
             with storage_errors():
                 return action()
-        except StorageLockedError:
-            if attempt == _LOCKED_ATTEMPTS - 1:
+        except StorageLockedError as error:
+            if attempt == (_CREATING_ATTEMPTS if _is_creating(error.__cause__) else _LOCKED_ATTEMPTS):
                 raise
             pause(attempt)
     raise AssertionError("unreachable")
