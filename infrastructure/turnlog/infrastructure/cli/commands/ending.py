@@ -108,7 +108,7 @@ def redact(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Remove the content of one event for good; a marker stays in its place."""
+    """Remove the content of one event for good; a marker stays."""
     from turnlog.infrastructure.cli.redacting import redact_event
 
     settings = settings_of(context, db, as_json)
