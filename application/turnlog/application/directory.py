@@ -5,7 +5,7 @@ The reader pays: the first question of a process reads the whole notification lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from eventsourcing.application import Application
 
-from turnlog.application.ports import SessionRow
+from turnlog.application.ports import Directory, SessionRow
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -146,3 +146,37 @@ def _holds(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
         name in metadata and sorted_json_text(metadata[name]) == sorted_json_text(value)
         for name, value in where.items()
     )
+
+
+@dataclass(frozen=True)
+class CaughtUpDirectory:
+    """A directory of rows in the store, which applies what is missing before it answers."""
+
+    rows: Directory
+    catch_up: Callable[[], object]
+
+    def newest(
+        self,
+        namespace: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Sequence[SessionRow]:
+        """Sessions by creation, newest first."""
+        self.catch_up()
+        return self.rows.newest(namespace, limit=limit, before=before, where=where)
+
+    def with_prefix(
+        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
+        """Sessions whose id begins with the prefix."""
+        self.catch_up()
+        return self.rows.with_prefix(namespace, prefix, limit=limit, where=where)
+
+    def expired(
+        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
+    ) -> Sequence[SessionRow]:
+        """Sessions that expired at this time or before it."""
+        self.catch_up()
+        return self.rows.expired(namespace, at, where=where)

@@ -8,7 +8,6 @@ at once never apply an event twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
@@ -17,7 +16,6 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
-from turnlog.application.ports import SessionRow
 from turnlog.application.storage import unlocked
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
@@ -30,7 +28,7 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.postgres import directory, eraser, recall, tables
+from turnlog.infrastructure.postgres import eraser, recall, tables
 from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.redacting import redact
 from turnlog.infrastructure.postgres.rows import changes_of
@@ -290,40 +288,6 @@ def _complete(
     known = cursor.execute(names.sql(_IS_DONE), {"id": aggregate_id, "version": stored.originator_version})
     if _asks_for_erasure(event) and known.fetchone() is None:
         overwrite(cursor, names, index, mapper, stored)
-
-
-class CaughtUpDirectory(directory.PostgresDirectory):
-    """The directory, which applies what is missing before it answers."""
-
-    def __init__(self, rows: CaughtUpRows) -> None:
-        super().__init__(rows.datastore, rows.tables)
-        self._caught_up = rows
-
-    def newest(
-        self,
-        namespace: str,
-        *,
-        limit: int,
-        before: int | None = None,
-        where: Mapping[str, Any] | None = None,
-    ) -> Sequence[SessionRow]:
-        """Sessions by creation, newest first."""
-        self._caught_up.catch_up()
-        return super().newest(namespace, limit=limit, before=before, where=where)
-
-    def with_prefix(
-        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
-    ) -> Sequence[SessionRow]:
-        """Sessions whose id begins with the prefix."""
-        self._caught_up.catch_up()
-        return super().with_prefix(namespace, prefix, limit=limit, where=where)
-
-    def expired(
-        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
-    ) -> Sequence[SessionRow]:
-        """Sessions that expired at this time or before it."""
-        self._caught_up.catch_up()
-        return super().expired(namespace, at, where=where)
 
 
 class CaughtUpRecallIndex(recall.PostgresRecallIndex):

@@ -13,14 +13,15 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from eventsourcing.utils import strtobool
 
 from turnlog.application.aids import StoreAids
+from turnlog.application.directory import CaughtUpDirectory
 from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, as_uuid
 from turnlog.infrastructure.postgres.catching_up import (
-    CaughtUpDirectory,
     CaughtUpRecallIndex,
     CaughtUpRows,
 )
+from turnlog.infrastructure.postgres.directory import PostgresDirectory
 from turnlog.infrastructure.postgres.eraser import PostgresEraser
 
 _HOLDS: Final[LiteralString] = """
@@ -47,11 +48,12 @@ def plain_aids(app: Application[UUID]) -> StoreAids:
         return StoreAids()
     if not _has_tables(rows, create=bool(strtobool(app.env.get("CREATE_TABLE") or "yes"))):
         return StoreAids()
+    listing = CaughtUpDirectory(PostgresDirectory(rows.datastore, rows.tables), rows.catch_up)
     index = CaughtUpRecallIndex(rows)
     if keeps_recall(app.env, app.mapper):
-        return StoreAids(CaughtUpDirectory(rows), index, PlainPostgresEraser(rows))
+        return StoreAids(listing, index, PlainPostgresEraser(rows))
     index.empty()
-    return StoreAids(CaughtUpDirectory(rows), None, PlainPostgresEraser(rows))
+    return StoreAids(listing, None, PlainPostgresEraser(rows))
 
 
 def _has_tables(rows: CaughtUpRows, *, create: bool) -> bool:

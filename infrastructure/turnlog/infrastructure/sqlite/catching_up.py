@@ -8,14 +8,12 @@ two processes that catch up at once never apply an event twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent, Tracking
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteTrackingRecorder
 
-from turnlog.application.ports import SessionRow
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
@@ -237,40 +235,6 @@ def tables(cursor: SQLiteCursor) -> frozenset[str]:
     """The names of all tables."""
     cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return frozenset(row[0] for row in cursor.fetchall())
-
-
-class CaughtUpDirectory(directory.SqliteDirectory):
-    """The directory, which applies what is missing before it answers."""
-
-    def __init__(self, rows: CaughtUpRows) -> None:
-        super().__init__(rows.datastore)
-        self._caught_up = rows
-
-    def newest(
-        self,
-        namespace: str,
-        *,
-        limit: int,
-        before: int | None = None,
-        where: Mapping[str, Any] | None = None,
-    ) -> Sequence[SessionRow]:
-        """Sessions by creation, newest first."""
-        self._caught_up.catch_up()
-        return super().newest(namespace, limit=limit, before=before, where=where)
-
-    def with_prefix(
-        self, namespace: str, prefix: str, *, limit: int, where: Mapping[str, Any] | None = None
-    ) -> Sequence[SessionRow]:
-        """Sessions whose id begins with the prefix."""
-        self._caught_up.catch_up()
-        return super().with_prefix(namespace, prefix, limit=limit, where=where)
-
-    def expired(
-        self, namespace: str, at: datetime, *, where: Mapping[str, Any] | None = None
-    ) -> Sequence[SessionRow]:
-        """Sessions that expired at this time or before it."""
-        self._caught_up.catch_up()
-        return super().expired(namespace, at, where=where)
 
 
 class CaughtUpRecallIndex(recall.SqliteRecallIndex):

@@ -11,16 +11,17 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 from eventsourcing.utils import strtobool
 
 from turnlog.application.aids import StoreAids
+from turnlog.application.directory import CaughtUpDirectory
 from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.streams import id_form
 from turnlog.domain.events import ContentRedacted
 from turnlog.infrastructure.sqlite import eraser
 from turnlog.infrastructure.sqlite.catching_up import (
-    CaughtUpDirectory,
     CaughtUpRecallIndex,
     CaughtUpRows,
 )
+from turnlog.infrastructure.sqlite.directory import SqliteDirectory
 from turnlog.infrastructure.sqlite.secure import may_be_in_first_page, writing
 
 
@@ -34,12 +35,13 @@ def plain_aids(app: Application[UUID]) -> StoreAids:
         if not strtobool(app.env.get("CREATE_TABLE") or "yes"):
             return StoreAids()
         unlocked(rows.create_table)
+    listing = CaughtUpDirectory(SqliteDirectory(rows.datastore), rows.catch_up)
     index = None
     if rows.index is not None and keeps_recall(app.env, app.mapper):
         index = CaughtUpRecallIndex(rows, app.mapper, recorder.events_table_name)
     elif rows.index is not None and rows.index.holds_something():
         unlocked(rows.index.empty)
-    return StoreAids(CaughtUpDirectory(rows), index, PlainSqliteEraser(rows, app))
+    return StoreAids(listing, index, PlainSqliteEraser(rows, app))
 
 
 class PlainSqliteEraser(eraser.SqliteEraser):
