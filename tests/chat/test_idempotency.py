@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from turnlog.application.chat import (
     Turn,
     Usage,
 )
-from turnlog.domain import InvalidIdError, Message, MessageFilter, Role, TurnInProgressError
+from turnlog.domain import InvalidIdError, Message, MessageFilter, Role, TurnInProgressError, View
 
 
 def ping() -> str:
@@ -173,6 +174,27 @@ def test_two_calls_with_one_key_at_once_ask_once(sessions: SessionService) -> No
         turns = list(pool.map(send, range(4)))
     assert [turn.text for turn in turns] == ["hi"] * 4
     assert sum(turn.is_repeat for turn in turns) == 3
+    assert lines(sessions) == ["User: hello", "Assistant: hi"]
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_a_call_that_ran_whole_between_two_looks_is_not_asked_again(
+    sessions: SessionService, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """Before the first look at the session, and behind the look that found nothing of the key."""
+    sessions.create(SID)
+    other = SessionChat(sessions, ScriptedModel(["hi"]))
+    looks = itertools.count(1)
+    view_for_turn = sessions.view_for_turn
+
+    def looked(session_id: str, **named: str | None) -> View:
+        if next(looks) == look:
+            assert not other.send(SID, "hello", idempotency_key="k").is_repeat
+        return view_for_turn(session_id, **named)
+
+    monkeypatch.setattr(sessions, "view_for_turn", looked)
+    turn = SessionChat(sessions, ScriptedModel([unasked])).send(SID, "hello", idempotency_key="k")
+    assert turn.text == "hi"
     assert lines(sessions) == ["User: hello", "Assistant: hi"]
 
 

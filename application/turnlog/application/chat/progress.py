@@ -54,7 +54,7 @@ class Settling:
 
 @dataclass
 class Progress:
-    """What has happened in the turn so far."""
+    """What has happened in the turn so far. Of a key what is stored is known up to a version."""
 
     limit: int | None = None
     entries: list[Entry] = field(default_factory=list[Entry])
@@ -64,6 +64,7 @@ class Progress:
     place: int = 0
     turn_from: int | None = None
     newest: int = -1
+    known_until: int | None = None
     rounds: int = 0
     attempt: int = 1
     is_marked: bool = False

@@ -87,6 +87,7 @@ class Requesting(Storing):
                 if result is not None and not result.is_unchanged:
                     view = yield from self._view()
                     events = self._pending_events(pending, view.version)
+            yield from self._refuse_overtaken(pending, view.version)
             turn_from = view.version + 1 if self._so_far.turn_from is None else self._so_far.turn_from
             asked = self._asking.ask(view, turn_from, self._so_far.asides, events, self._so_far.limit)
             rendered = self._model.render(asked.request, stream=self._stream)

@@ -50,6 +50,7 @@ class Resuming(ToolRounds):
 
     def _resumed(self, version: int) -> Steps[list[Entry] | None]:
         """What of this key is stored already, up to a version; what is missing is done, and nothing twice."""
+        self._so_far.known_until = version
         first = yield from self._stored([0, 1])
         entry = self._opening_entry()
         if not first:
@@ -104,11 +105,6 @@ class Resuming(ToolRounds):
             so_far.is_repeat = True
             return None
         return []
-
-    def _stored(self, places: Sequence[int]) -> Steps[dict[int, SessionEvent]]:
-        names = {name: place for place in places if (name := self._id_at(place)) is not None}
-        found: dict[str, SessionEvent] = yield Do(lambda s: s.events_by_id(self.session_id, list(names)))
-        return {names[name]: event for name, event in found.items()}
 
     def _settled(self, reference: CallReference) -> Steps[list[Entry] | None]:
         """An awaited call gets its result, or is given up; the turn goes on when it was the last one open."""

@@ -12,7 +12,7 @@ from turnlog.application.chat.errors import (
 )
 from turnlog.application.chat.ids import id_in_turn
 from turnlog.application.chat.model import Rendering
-from turnlog.application.chat.progress import Entry, Opening, Progress
+from turnlog.application.chat.progress import Entry, Opening, OvertakenError, Progress
 from turnlog.application.chat.recording import ModelCall, unstored
 from turnlog.application.chat.settings import ChatSettings
 from turnlog.application.chat.steps import (
@@ -178,6 +178,21 @@ class Storing:
     def _id_at(self, place: int) -> str | None:
         key = self._opening.key
         return None if key is None else id_in_turn(self.session_id, key, place)
+
+    def _stored(self, places: Sequence[int]) -> Steps[dict[int, SessionEvent]]:
+        """What is stored under the key of the turn, by place in it."""
+        names = {name: place for place in places if (name := self._id_at(place)) is not None}
+        found: dict[str, SessionEvent] = yield Do(lambda s: s.events_by_id(self.session_id, list(names)))
+        return {names[name]: event for name, event in found.items()}
+
+    def _refuse_overtaken(self, pending: Sequence[Entry], version: int) -> Steps[None]:
+        """Begin anew when a turn with the same key ran in between: what is next is stored by now."""
+        so_far = self._so_far
+        if so_far.is_marked or so_far.known_until in (None, version):
+            return
+        if (yield from self._stored([*(entry.place for entry in pending), so_far.place])):
+            raise OvertakenError
+        so_far.known_until = version
 
     def _keeps(self, entry: Entry) -> bool:
         return entry.must_store or self._settings.store is None or self._settings.store.keeps(entry.message)
