@@ -34,6 +34,7 @@ from turnlog.domain.errors import (
     NaiveTimeError,
     SessionNotFoundError,
     StorageError,
+    UnknownVersionError,
     shown,
 )
 from turnlog.domain.estimation import TokenEstimator
@@ -228,6 +229,22 @@ class ServiceCore:
             session_id=session_id,
             awaited=frozenset(event.id for event in view.events if event.version in waiting),
         )
+
+    def _state_at(
+        self, key: SessionKey, newest: SessionState, version: int | None, time: datetime | None
+    ) -> SessionState:
+        if version is not None and time is not None:
+            raise InvalidSettingError("Give a version or a time, not both.")
+        if version is not None and not isinstance(version, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"`at_version` is a whole number, not {shown(version)}.")
+        require_aware("at_time", time)
+        at = version if time is None else self._streams.version_at(key.aggregate_id, time, newest)
+        if at is None or not 0 <= at <= newest.version:
+            raise UnknownVersionError(key.session_id, at if time is None else f"at {time}", newest.version)
+        state = self._streams.state(key.aggregate_id, at)
+        if state is None:
+            raise SessionNotFoundError(key.session_id)
+        return state
 
     def _locate(self, key: SessionKey, event_id: str) -> int | None:
         """The version of the event with this id: what the id says itself, else what the ledger says."""

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.core import ServiceCore
 from turnlog.application.streams import present
 from turnlog.application.writing import SessionKey
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
-    InvalidSettingError,
     SessionNotFoundError,
     UnknownEventError,
-    UnknownVersionError,
-    shown,
 )
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.ids import check_id
@@ -136,22 +133,6 @@ class Reading(ServiceCore):
             if entry.message and entry.version not in in_view:
                 entry = replace(entry, archived=True)
             yield entry
-
-    def _state_at(
-        self, key: SessionKey, newest: SessionState, version: int | None, time: datetime | None
-    ) -> SessionState:
-        if version is not None and time is not None:
-            raise InvalidSettingError("Give a version or a time, not both.")
-        if version is not None and not isinstance(version, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-            raise InvalidSettingError(f"`at_version` is a whole number, not {shown(version)}.")
-        require_aware("at_time", time)
-        at = version if time is None else self._streams.version_at(key.aggregate_id, time, newest)
-        if at is None or not 0 <= at <= newest.version:
-            raise UnknownVersionError(key.session_id, at if time is None else f"at {time}", newest.version)
-        state = self._streams.state(key.aggregate_id, at)
-        if state is None:
-            raise SessionNotFoundError(key.session_id)
-        return state
 
     def _log_totals(self, key: SessionKey, state: SessionState) -> tuple[int, int, int]:
         known = (key.aggregate_id, state.redacted)

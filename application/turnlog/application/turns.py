@@ -138,10 +138,15 @@ class Turns(ServiceCore):
         key = self._key(session_id)
         return _awaits(self._writer.current(key), self._version_of_call(key, call), call.call_id)
 
-    def awaited_calls(self, session_id: str) -> tuple[CallReference, ...]:
-        """The calls of the session that await their results, oldest first."""
+    def awaited_calls(self, session_id: str, *, at_version: int | None = None) -> tuple[CallReference, ...]:
+        """The calls that await their results, oldest first: now, or behind the event of a version.
+
+        Raises `UnknownVersionError`.
+        """
         key = self._key(session_id)
         state = self._writer.current(key)
+        if at_version is not None:
+            state = self._state_at(key, state, at_version, None)
         found: list[CallReference] = []
         for version in dict.fromkeys(call.version for call in state.awaited):
             entry = self._streams.entry_at(key.aggregate_id, session_id, version)

@@ -11,7 +11,7 @@ import pytest
 from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, Turnlog
 
 from turnlog.domain.log import NewEvent
-from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
 from turnlog.infrastructure.cli.app import app
 from turnlog.infrastructure.cli.reading import counted
 from turnlog.infrastructure.cli.settings import Status
@@ -220,6 +220,19 @@ def test_a_time_without_an_offset_is_utc(turnlog: Turnlog, imported: str) -> Non
     time = turnlog("log", imported, "--limit", 1, "--json").json[0]["time"].removesuffix("+00:00")
 
     assert turnlog("view", imported, "--at", time, "--json").json["version"] == 62
+
+
+def test_view_says_which_calls_are_open_at_its_version(turnlog: Turnlog, open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.create("pay")
+        calls = [ToolCallPart(id=name, name="pay", awaiting=True) for name in ("c1", "c2", "c3")]
+        sessions.append_message("pay", Message.user("Pay all three."))
+        sessions.append_message("pay", Message.assistant(calls), event_id="asked")
+        sessions.append_message("pay", Message.tool([ToolCallResponsePart(id="c1", response="paid")]))
+        sessions.abandon("pay", "asked", "c2")
+
+    assert re.findall(r"call (\w+) waits", turnlog("view", "pay").out) == ["c3"]
+    assert re.findall(r"call (\w+) waits", turnlog("view", "pay", "--at", "2").out) == ["c1", "c2", "c3"]
 
 
 def test_view_of_a_branch_is_what_its_model_is_told(turnlog: Turnlog, open_service: OpenService) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.application import SessionRow, SessionService
+from turnlog.application.turns import CallReference
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError, UnknownVersionError
 from turnlog.domain.filters import EventFilter
@@ -111,11 +112,12 @@ def show_view(
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         view = _view(service, session_id, at_version, at_time)
+        open_calls = service.awaited_calls(session_id, at_version=view.version)
     if ask is not None:
         view = _with_question(view, session_id, ask)
     match form:
         case Form.TEXT:
-            _print_view(session_id, view, branch)
+            _print_view(session_id, view, branch, open_calls)
         case Form.JSON:
             told = view.told_events(branch)
             write_json(
@@ -280,7 +282,9 @@ def _with_question(view: View, session_id: str, question: str) -> View:
     return View((*view.events, asked), view.version)
 
 
-def _print_view(session_id: str, view: View, branch: str | None) -> None:
+def _print_view(
+    session_id: str, view: View, branch: str | None, open_calls: Collection[CallReference]
+) -> None:
     out = console()
     told = view.told_events(branch)
     out.print(
@@ -289,7 +293,7 @@ def _print_view(session_id: str, view: View, branch: str | None) -> None:
     )
     for event in told:
         out.print()
-        out.print(message_block(event), soft_wrap=not out.is_terminal)
+        out.print(message_block(event, open_calls), soft_wrap=not out.is_terminal)
     out.print()
     count = f"{len(told):,} message{'' if len(told) == 1 else 's'}"
     elsewhere = len(view.events) - len(told)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rich.text import Text
 
+from turnlog.application.turns import CallReference
 from turnlog.domain.log import CompactionBoundary, SessionEvent
 from turnlog.domain.messages import (
     Message,
@@ -36,8 +37,8 @@ def event_line(event: SessionEvent, width: int | None) -> Text:
     return Text.assemble((left, "dim"), (one_line(text) if room is None else one_line_of(text, room), style))
 
 
-def message_block(event: SessionEvent) -> Text:
-    """The message in full: a line that says whose it is, then its parts."""
+def message_block(event: SessionEvent, open_calls: Collection[CallReference] = ()) -> Text:
+    """The message in full: a line that says whose it is, then its parts. Calls that are open say so."""
     message = event.message or Message.system(None)
     about = [f"version {event.version}"]
     if event.branch is not None:
@@ -48,6 +49,8 @@ def message_block(event: SessionEvent) -> Text:
     block = Text.assemble((role, STYLES[role]), (f"  {' · '.join(about)}", "dim"))
     for part in message.parts:
         block.append("\n").append_text(_part(part))
+        if isinstance(part, ToolCallPart) and CallReference(event.id, part.id or "") in open_calls:
+            block.append(f"  (call {visible(part.id or '')} waits for approval or for later work)", "blue")
     return block
 
 
@@ -97,8 +100,7 @@ def _part(part: Part) -> Text:
         case ReasoningPart():
             return Text(f"(thought) {visible(part.content or '')}", "dim italic")
         case ToolCallPart():
-            waits = f"  (call {part.id} waits for approval or for later work)" if part.awaiting else ""
-            return Text(f"→ {visible(part.name)}({visible(part.arguments)}){waits}", "blue")
+            return Text(f"→ {visible(part.name)}({visible(part.arguments)})", "blue")
         case ToolCallResponsePart():
             name = part.name or part.id or ""
             return Text.assemble((f"← {visible(name)}: ", "blue"), visible(response_text(part)))
