@@ -13,7 +13,7 @@ from eventsourcing.persistence import IntegrityError
 from tests.lifecycle.conftest import Clock
 from tests.support.conformance_stores import NoTokens
 
-from turnlog.application.erasing import BackupError
+from turnlog.application.erasing import BackupError, ErasureDue
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -288,6 +288,65 @@ def test_what_was_erased_again_is_due_no_longer(listed: SessionService, tmp_path
 def test_where_nothing_was_restored_nothing_is_due(listed: SessionService, clock: Clock) -> None:
     listed.delete("gone")
     assert listed.erasures(clock.now - timedelta(days=1)) == ()
+
+
+def redacted_behind_a_backup(listed: SessionService, tmp_path: Path, clock: Clock) -> int:
+    """A redaction that a backup does not have. Returns the version of the message."""
+    message = listed.append_message("stays", Message.user("A secret."), event_id="m")
+    listed.backup(tmp_path / "backup.db")
+    clock.pass_(hours=1)
+    listed.redact("stays", "m", reason="asked for", by="ada")
+    return message.version
+
+
+def test_after_a_restore_the_redactions_since_the_backup_are_due_again(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    version = redacted_behind_a_backup(listed, tmp_path, clock)
+    with restored(tmp_path, clock) as back:
+        assert back.erasures(clock.now) == (ErasureDue("stays", clock.now, version, "m"),)
+        back.redact("stays", "m", reason="asked for", by="ada")
+        assert back.erasures(clock.now) == ()
+
+
+def test_where_nothing_was_restored_no_redaction_is_due(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    redacted_behind_a_backup(listed, tmp_path, clock)
+    assert listed.erasures(clock.now - timedelta(days=1)) == ()
+
+
+def test_another_message_at_the_version_of_a_redacted_one_is_not_due(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    listed.backup(tmp_path / "backup.db")
+    listed.append_message("stays", Message.user("A secret."), event_id="m")
+    listed.redact("stays", "m", reason="asked for", by="ada")
+    with restored(tmp_path, clock) as back:
+        back.append_message("stays", Message.user("Something else."), event_id="m")
+        assert back.erasures(clock.now - timedelta(days=1)) == ()
+
+
+def test_a_redaction_in_a_session_that_is_to_be_deleted_again_is_not_listed(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    redacted_behind_a_backup(listed, tmp_path, clock)
+    listed.delete("stays")
+    with restored(tmp_path, clock) as back:
+        assert [(due.session_id, due.event_version) for due in back.erasures(clock.now)] == [("stays", None)]
+
+
+def test_a_redaction_that_could_not_be_listed_is_pending_and_its_repeat_lists_it(
+    listed: SessionService, tmp_path: Path, clock: Clock
+) -> None:
+    listed.append_message("stays", Message.user("A secret."), event_id="m")
+    listed.backup(tmp_path / "backup.db")
+    (tmp_path / "erasures").mkdir()
+    assert listed.redact("stays", "m", reason="asked for", by="ada").erasure == "pending"
+    (tmp_path / "erasures").rmdir()
+    assert listed.redact("stays", "m", reason="asked for", by="ada").erasure == "done"
+    with restored(tmp_path, clock) as back:
+        assert [due.event_id for due in back.erasures(clock.now)] == ["m"]
 
 
 def test_expired_sessions_are_listed_too(listed: SessionService, tmp_path: Path, clock: Clock) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal, cast
-
-from eventsourcing.utils import resolve_topic
+from typing import Final, Literal
 
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore, require_aware
 from turnlog.application.erasing import (
+    ERASURES_FILE,
     NO_BACKUP,
     UNSUPPORTED,
     BackupError,
@@ -21,28 +20,28 @@ from turnlog.application.erasing import (
     Erased,
     Erasure,
     ErasureDue,
-    ErasureList,
     ErasureUnsupportedError,
     Sweep,
+    erasure_list,
+    remember,
 )
 from turnlog.application.passes import passes_id
 from turnlog.application.ports import SessionRow, SessionRowsRecorder
 from turnlog.application.shredding import SessionShredder
 from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.entries import mark_of
 from turnlog.domain.errors import (
     InvalidSettingError,
     LegalHoldError,
     SessionNotFoundError,
     StorageError,
 )
-from turnlog.domain.events import HoldPlaced, SessionOpened
+from turnlog.domain.events import ContentEvent, HoldPlaced, SessionOpened
 from turnlog.domain.session import Session
 
 PURGE_AFTER: Final = timedelta(days=30)
 """How long the erased events of a deleted session stay, so that no stale writer takes their versions."""
 
-ERASURES_FILE: Final = "TURNLOG_ERASURES_FILE"
-_ERASURES_FILE_TOPIC = "turnlog.infrastructure.erasures_file:ErasuresFile"
 
 _logger = logging.getLogger("turnlog")
 
@@ -186,7 +185,7 @@ class Ending(ServiceCore):
         waiting = self._eraser.pending()
         self._shred(self._eraser.erased())
         purged = 0 if purge_after is None else self._eraser.purge(_earlier(self._now(), purge_after))
-        reason = self._eraser.scrub() or self._list_erased(self._eraser.erased())
+        reason = self._eraser.scrub() or remember(self._app.env, self._eraser.erased())
         left = self._eraser.pending()
         return Sweep(completed=max(0, waiting - left), pending=left, purged=purged, reason=reason)
 
@@ -202,26 +201,48 @@ class Ending(ServiceCore):
         recorder.backup(str(file))
 
     def erasures(self, since: datetime) -> Sequence[ErasureDue]:
-        """Sessions that were deleted at this time or after it and are here again, as after a restore.
+        """What was deleted at this time or after it and is here again, as after a restore.
+
+        These are sessions, and events whose content was redacted.
 
         Raises `InvalidSettingError` when the environment names no TURNLOG_ERASURES_FILE.
         """
         self._require_whole_store("erasures")
         require_aware("since", since)
-        listed = self._erasure_list()
+        listed = erasure_list(self._app.env)
         if listed is None:
             raise InvalidSettingError(
                 f"No list of erasures is kept: set {ERASURES_FILE} to a file outside the database."
             )
-        found: dict[str, ErasureDue] = {}
+        found: dict[tuple[str, int | None], ErasureDue] = {}
         for erased in listed.since(since):
-            state = self._streams.state(erased.aggregate_id)
-            opened = (
-                None if state is None or state.is_deleted else self._streams.event_at(erased.aggregate_id, 0)
-            )
-            if isinstance(opened, SessionOpened) and (opened.namespace or "") == self._namespace:
-                found[opened.session_id] = ErasureDue(opened.session_id, erased.deleted_at)
-        return tuple(found.values())
+            due = self._due(erased)
+            if due is not None:
+                found[due.session_id, due.event_version] = due
+        return tuple(
+            due
+            for due in found.values()
+            if due.event_version is None or (due.session_id, None) not in found  # it goes with its session
+        )
+
+    def _due(self, erased: Erased) -> ErasureDue | None:
+        """What this is of here, if it is here again."""
+        state = self._streams.state(erased.aggregate_id)
+        if state is None or state.is_deleted:
+            return None
+        opened = self._streams.event_at(erased.aggregate_id, 0)
+        if not isinstance(opened, SessionOpened) or (opened.namespace or "") != self._namespace:
+            return None
+        if erased.version is None:
+            return ErasureDue(opened.session_id, erased.deleted_at)
+        event = self._streams.event_at(erased.aggregate_id, erased.version)
+        if not isinstance(event, ContentEvent) or event.commitment_value() != erased.commitment:
+            return None  # another event has its version
+        if mark_of(event) is not None:
+            return None
+        return ErasureDue(
+            opened.session_id, erased.deleted_at, erased.version, getattr(event, "event_id", None)
+        )
 
     def _delete_if_expired(self, row: SessionRow, before: datetime) -> Erased | None:
         deleted = False
@@ -245,7 +266,7 @@ class Ending(ServiceCore):
     def _erase(self, deleted: Iterable[Erased]) -> tuple[Erasure, str | None]:
         """See to it that nothing is left of these deleted sessions."""
         deleted = list(deleted)
-        listing = self._list_erased(deleted)
+        listing = remember(self._app.env, deleted)
         try:
             if self._eraser is None:
                 return ("done", listing) if self._shred(deleted) else ("unsupported", UNSUPPORTED)
@@ -268,24 +289,10 @@ class Ending(ServiceCore):
 
     def _keep(self, deleted: Iterable[Erased]) -> tuple[Erasure, str]:
         """What is said of sessions that are deleted and stay in the store."""
-        listing = self._list_erased(deleted)
+        listing = remember(self._app.env, deleted)
         if self._eraser is None:
             return "unsupported", UNSUPPORTED
         return "kept", listing or "The content was to be kept."
-
-    def _list_erased(self, deleted: Iterable[Erased]) -> str | None:
-        """Remember deletions outside the database; what went wrong, None if nothing did."""
-        listed = self._erasure_list()
-        try:
-            if listed is not None:
-                listed.add(deleted)
-        except OSError as error:
-            return f"The list of erasures could not be written ({error.strerror}): check {ERASURES_FILE}."
-        return None
-
-    def _erasure_list(self) -> ErasureList | None:
-        path = self._app.env.get(ERASURES_FILE)
-        return cast("ErasureList", resolve_topic(_ERASURES_FILE_TOPIC)(path)) if path else None
 
     def _require_whole_store(self, name: str) -> None:
         if self._principal is not None:

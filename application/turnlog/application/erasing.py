@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 from uuid import UUID
+
+from eventsourcing.utils import resolve_topic
 
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.events import ContentRedacted
@@ -63,18 +65,28 @@ class Redaction:
 
 
 class Erased(NamedTuple):
-    """A deletion as it is remembered: by the aggregate's id, which says nothing about the session."""
+    """A deletion or redaction as it is remembered: by the aggregate's id, which tells nothing of the session.
+
+    A redaction also has the version of the event and the commitment that is left of its content.
+    """
 
     aggregate_id: UUID
     deleted_at: datetime
+    version: int | None = None
+    commitment: str | None = None
 
 
 @dataclass(frozen=True)
 class ErasureDue:
-    """A session that was deleted and is back, as after a restore: it must be deleted again."""
+    """What was deleted and is back, as after a restore: it must be deleted again.
+
+    That is the session, or with an `event_version` the content of that event, which must be redacted again.
+    """
 
     session_id: str
     deleted_at: datetime
+    event_version: int | None = None
+    event_id: str | None = None
 
 
 class ErasureUnsupportedError(TurnlogError):
@@ -92,6 +104,9 @@ class ErasureUnsupportedError(TurnlogError):
 class BackupError(TurnlogError):
     """A backup or a restore was not made; nothing was changed."""
 
+
+ERASURES_FILE: Final = "TURNLOG_ERASURES_FILE"
+_ERASURES_FILE_TOPIC: Final = "turnlog.infrastructure.erasures_file:ErasuresFile"
 
 UNSUPPORTED: Final = "The persistence module cannot overwrite stored events."
 NO_BACKUP: Final = "This store has no backup of its own: use the means of its database."
@@ -141,12 +156,29 @@ class SessionEraser(ABC):
 
 
 class ErasureList(Protocol):
-    """Where deletions are remembered outside the store, so that they outlast a restore."""
+    """Where deletions and redactions are remembered outside the store, so that they outlast a restore."""
 
     def add(self, erased: Iterable[Erased]) -> None:
-        """Remember these deletions; those that are remembered already are left out. `OSError`."""
+        """Remember these; those that are remembered already are left out. `OSError`."""
         ...
 
     def since(self, at: datetime) -> list[Erased]:
-        """The deletions at this time or after it, the oldest first. `OSError`."""
+        """Those at this time or after it, the oldest first. `OSError`."""
         ...
+
+
+def erasure_list(env: Mapping[str, str]) -> ErasureList | None:
+    """The list that the environment names, None if it names none."""
+    path = env.get(ERASURES_FILE)
+    return cast("ErasureList", resolve_topic(_ERASURES_FILE_TOPIC)(path)) if path else None
+
+
+def remember(env: Mapping[str, str], erased: Iterable[Erased]) -> str | None:
+    """Remember these outside the store, where a list is kept; what went wrong, None if nothing did."""
+    listed = erasure_list(env)
+    try:
+        if listed is not None:
+            listed.add(erased)
+    except OSError as error:
+        return f"The list of erasures could not be written ({error.strerror}): check {ERASURES_FILE}."
+    return None

@@ -10,7 +10,7 @@ from eventsourcing.utils import resolve_topic
 
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
-from turnlog.application.erasing import ErasureUnsupportedError, Redaction, SessionEraser
+from turnlog.application.erasing import Erased, ErasureUnsupportedError, Redaction, SessionEraser, remember
 from turnlog.application.spread import Follower, Spread
 from turnlog.application.writing import Also, SessionKey
 from turnlog.domain.entries import entry_of, mark_of
@@ -100,7 +100,8 @@ class Redacting(ServiceCore):
         redactions = [event for event in recorded if isinstance(event, ContentRedacted)]
         newest = max((event.originator_version for event in redactions), default=None)
         self._streams.forget(key.aggregate_id, newest)
-        reason_pending = _erase(eraser, redactions)
+        listing = remember(self._app.env, _erased(redactions, target))
+        reason_pending = _erase(eraser, redactions) or (listing and f"{listing} Redacting it again lists it.")
         return Redaction(
             session_id=session_id,
             event_id=event_id if isinstance(event_id, str) else None,
@@ -148,6 +149,19 @@ def _erase(eraser: SessionEraser, redactions: Sequence[ContentRedacted]) -> str 
         return eraser.scrub()
     except StorageError as error:
         return str(error)
+
+
+def _erased(redactions: Sequence[ContentRedacted], target: StreamEvent | None) -> list[Erased]:
+    """The redactions as they are remembered; of a repeat the one that was made before."""
+    erased = [
+        Erased(event.originator_id, event.timestamp, event.redacted_version, event.commitment_kept)
+        for event in redactions
+    ]
+    mark = mark_of(target) if isinstance(target, ContentEvent) else None
+    if target is not None and mark is not None and not erased:
+        commitment = target.commitment_value()
+        erased.append(Erased(target.originator_id, mark.at, target.originator_version, commitment))
+    return erased
 
 
 def _redacted_at(target: StreamEvent | None) -> int:

@@ -14,6 +14,7 @@ from turnlog.application.erasing import Erased
 class ErasuresFile:
     """One line for each deletion, `<time> <aggregate id>`: nothing in it says whose session it was.
 
+    For a redaction the version of the event and the commitment that is left of its content follow.
     Lines are only appended, each in one write, and are on disk when `add` returns. One that a crash cut off
     is passed over.
     """
@@ -22,13 +23,9 @@ class ErasuresFile:
         self._path = Path(path)
 
     def add(self, erased: Iterable[Erased]) -> None:
-        """Remember these deletions; those that are remembered already are left out."""
+        """Remember these; those that are remembered already are left out."""
         known = set(self._lines())
-        new = [
-            line
-            for one in erased
-            if (line := f"{one.deleted_at.isoformat()} {one.aggregate_id}") not in known
-        ]
+        new = [line for one in erased if (line := _line(one)) not in known]
         if not new:
             return
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -40,7 +37,7 @@ class ErasuresFile:
             os.close(handle)
 
     def since(self, at: datetime) -> list[Erased]:
-        """The deletions at this time or after it, the oldest first."""
+        """Those at this time or after it, the oldest first."""
         found = (_erased(line) for line in self._lines())
         return sorted((one for one in found if one and one.deleted_at >= at), key=lambda one: one.deleted_at)
 
@@ -48,9 +45,16 @@ class ErasuresFile:
         return self._path.read_text("utf-8").split("\n") if self._path.exists() else []
 
 
+def _line(erased: Erased) -> str:
+    of_event = () if erased.version is None else (str(erased.version), erased.commitment or "-")
+    return " ".join((erased.deleted_at.isoformat(), str(erased.aggregate_id), *of_event))
+
+
 def _erased(line: str) -> Erased | None:
-    time, _, aggregate_id = line.partition(" ")
     try:
-        return Erased(UUID(aggregate_id), datetime.fromisoformat(time))
+        time, aggregate_id, *of_event = line.split(" ")
+        version, commitment = of_event or (None, None)
+        at = datetime.fromisoformat(time)
+        return Erased(UUID(aggregate_id), at, None if version is None else int(version), commitment)
     except ValueError:
         return None

@@ -150,7 +150,23 @@ def test_what_was_deleted_again_is_listed_no_longer(
     turnlog("delete", imported, "--yes", "--db", tmp_path / "restored.db")
 
     result = turnlog("erasures", "--since", "2020-01-01", "--db", tmp_path / "restored.db")
-    assert (result.status, result.out) == (1, "No session has to be deleted again.\n")
+    assert (result.status, result.out) == (1, "Nothing has to be deleted again.\n")
+
+
+def test_a_redacted_message_that_is_back_is_listed_with_its_version(
+    turnlog: Turnlog, imported: str, erasures_file: Path, backup: Path, tmp_path: Path
+) -> None:
+    restored = ("--db", tmp_path / "restored.db")
+    redacted = ("redact", imported, "--version", "2", "--reason", "asked for", "--by", "ada", "--yes")
+    turnlog(*redacted)
+    turnlog("restore", backup, *restored)
+    listing = ("erasures", "--since", "2020-01-01", *restored)
+
+    assert [(due["id"], due["version"]) for due in turnlog(*listing, "--json").json] == [(imported, 2)]
+    assert "`turnlog redact ID --version N" in turnlog(*listing).out
+
+    assert turnlog(*redacted, *restored).status == 0
+    assert turnlog(*listing).status == 1
 
 
 def test_without_a_list_of_erasures_it_says_how_to_keep_one(turnlog: Turnlog, imported: str) -> None:

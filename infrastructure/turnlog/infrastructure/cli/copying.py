@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
-from turnlog.application.erasing import BackupError
+from turnlog.application.erasing import BackupError, ErasureDue
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.moments import minute, required_time
 from turnlog.infrastructure.cli.output import console, print_table, visible, write_json
@@ -51,15 +52,32 @@ def show_erasures(settings: Settings, since: str) -> int:
     with database.reading(settings.database) as service:
         due = service.erasures(time)
     if settings.json:
-        write_json([{"id": one.session_id, "deleted_at": one.deleted_at.isoformat()} for one in due])
+        write_json([_data(one) for one in due])
     elif due:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("SESSION", overflow="fold")
+        table.add_column("VERSION", justify="right", no_wrap=True)
         table.add_column("DELETED (UTC)", no_wrap=True)
         for one in due:
-            table.add_row(Text(visible(one.session_id), "cyan"), minute(one.deleted_at))
+            version = "" if one.event_version is None else f"{one.event_version}"
+            table.add_row(Text(visible(one.session_id), "cyan"), version, minute(one.deleted_at))
         print_table(table)
-        console().print("`turnlog delete ID --yes` deletes one again.", style="dim")
+        for note in _what_to_do(due):
+            console().print(note, style="dim", soft_wrap=True)
     else:
-        console().print("No session has to be deleted again.")
+        console().print("Nothing has to be deleted again.")
     return Status.DONE if due else Status.FOUND_OR_NOTHING_TO_DO
+
+
+def _data(due: ErasureDue) -> dict[str, object]:
+    of_event = {} if due.event_version is None else {"version": due.event_version, "event": due.event_id}
+    return {"id": due.session_id, "deleted_at": due.deleted_at.isoformat(), **of_event}
+
+
+def _what_to_do(due: Sequence[ErasureDue]) -> list[str]:
+    notes: list[str] = []
+    if any(one.event_version is None for one in due):
+        notes.append("`turnlog delete ID --yes` deletes a session again.")
+    if any(one.event_version is not None for one in due):
+        notes.append("`turnlog redact ID --version N …` removes the content of an event again.")
+    return notes
