@@ -6,11 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventsourcing.persistence import InfrastructureFactory
 from eventsourcing.postgres import PostgresApplicationRecorder
+from eventsourcing.sqlite import SQLiteApplicationRecorder
+from eventsourcing.utils import Environment
 from tests.contracts.stores import STORES, Store
 
+from turnlog.application.projections import MemoryViewStore, ViewProjection, ViewStore
 from turnlog.application.service import SessionService
-from turnlog.infrastructure.testing import DirectoryContract, LogAndViewContract, RecallContract
+from turnlog.infrastructure.postgres import PostgresViewStore
+from turnlog.infrastructure.sqlite import SqliteViewStore
+from turnlog.infrastructure.testing import (
+    DirectoryContract,
+    LogAndViewContract,
+    MaterialisedViewContract,
+    RecallContract,
+)
 
 
 class OnOurStores:
@@ -53,3 +64,31 @@ class TestRecall(OnOurStores, RecallContract):
 
 class TestDirectory(OnOurStores, DirectoryContract):
     """The directory."""
+
+
+class TestMaterialisedView(OnOurStores, MaterialisedViewContract):
+    """The materialised view, beside the log that it follows."""
+
+    factories: list[InfrastructureFactory[ViewStore]]
+
+    @pytest.fixture(autouse=True)
+    def closed_behind_the_test(self) -> Iterator[None]:
+        """Each store is one on connections of its own, as a runner makes it."""
+        self.factories = []
+        self.in_memory = MemoryViewStore()
+        yield
+        for factory in self.factories:
+            factory.close()
+
+    def view_store(self) -> ViewStore:
+        """A store of the kind that the log's store is."""
+        app = self.service().app
+        if isinstance(app.recorder, PostgresApplicationRecorder):
+            kind: type[ViewStore] = PostgresViewStore
+        elif isinstance(app.recorder, SQLiteApplicationRecorder):
+            kind = SqliteViewStore
+        else:
+            return self.in_memory
+        env = Environment(ViewProjection.name, dict(app.env))
+        self.factories.append(InfrastructureFactory[ViewStore].construct(env))
+        return self.factories[-1].tracking_recorder(kind)

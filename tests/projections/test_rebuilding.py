@@ -18,13 +18,14 @@ from tests.projections.processes import worker
 from turnlog.application.projections import (
     MaterialisedViews,
     ReadModelOutdatedError,
+    replaying,
 )
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
 from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError, StorageError
 from turnlog.domain.ids import aggregate_id
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.sqlite import SqliteReadModels, SqliteViewStore, building
+from turnlog.infrastructure.sqlite import SqliteReadModels, SqliteViewStore
 from turnlog.infrastructure.sqlite.plain import PlainSqliteEraser
 
 HERON = EventQuery(keywords="heron")
@@ -100,7 +101,7 @@ def test_whenever_it_was_rebuilt_nothing_differs_later(
 ) -> None:
     path = tmp_path_factory.mktemp("rebuilt") / "sessions.db"
     with service_on(path) as sessions, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "PAGE", page)
+        patch.setattr(replaying, "PAGE", page)
         models = SqliteReadModels(sessions.app)
         life = live(sessions, seed, at)
         models.rebuild()
@@ -145,7 +146,7 @@ def at_progress(steps: list[Callable[[], object]]) -> Callable[[int], object]:
 def test_readers_have_the_former_rows_until_the_new_ones_are_complete(
     sessions: SessionService, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PAGE", 20)
+    monkeypatch.setattr(replaying, "PAGE", 20)
     life = live(sessions, 3, 60)
     stored = follow_view(sessions, path)
     change(path, "UPDATE turnlog_sessions SET messages = 77", "DELETE FROM turnlog_view_messages")
@@ -166,7 +167,7 @@ def test_readers_have_the_former_rows_until_the_new_ones_are_complete(
 def test_what_is_written_and_deleted_meanwhile_is_in_the_new_rows(
     sessions: SessionService, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PAGE", 15)
+    monkeypatch.setattr(replaying, "PAGE", 15)
     life = live(sessions, 5, 70)
     follow_view(sessions, path)
     with service_on(path) as other:
@@ -202,7 +203,7 @@ def test_what_is_written_and_deleted_meanwhile_is_in_the_new_rows(
 def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
     sessions: SessionService, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "PAGE", 10)
+    monkeypatch.setattr(replaying, "PAGE", 10)
     for name in ("a", "b"):
         sessions.create(name)
         for _ in range(20):
@@ -223,7 +224,7 @@ def died(*_: object) -> None:
 
 
 def test_a_deletion_that_was_not_completed_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "PAGE", 5)
+    monkeypatch.setattr(replaying, "PAGE", 5)
     with service_on(path, PLAIN) as sessions:
         for name in ("a", "b"):
             sessions.create(name)

@@ -1,13 +1,17 @@
 """turnlog on PostgreSQL: rows about sessions, written in the transaction of the events."""
 
+from turnlog.infrastructure.postgres.following import PostgresFollowerStore
 from turnlog.infrastructure.postgres.plain import PlainPostgresEraser, plain_aids
 from turnlog.infrastructure.postgres.pool import BoundedConnectionPool
 from turnlog.infrastructure.postgres.recorder import PostgresSessionRecorder, SessionRows, has_session_rows
+from turnlog.infrastructure.postgres.view import PostgresViewStore
 
 __all__ = [
     "BoundedConnectionPool",
     "PlainPostgresEraser",
+    "PostgresFollowerStore",
     "PostgresSessionRecorder",
+    "PostgresViewStore",
     "SessionRows",
     "has_session_rows",
     "plain_aids",

@@ -6,6 +6,7 @@ over text of messages or metadata: what is indexed of them are numbers, so nothi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, LiteralString
 
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresRecorder
@@ -247,15 +248,43 @@ CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
 }
 
 
-class Tables:
-    """The names of one application's tables and functions, and statements about them.
+class Names:
+    """Names of tables in a schema, and statements about them."""
 
-    `kind` is in the names of tables that are another set than those of `SessionRows`.
+    def __init__(self, schema: str, tables: Mapping[str, str]) -> None:
+        for name in tables.values():
+            PostgresRecorder.check_identifier_length(name)
+        self.schema = schema
+        self.tables = dict(tables)
+        self.names: dict[str, sql.Composable] = {
+            name: sql.Identifier(schema, table) for name, table in tables.items()
+        }
+        self._statements: dict[str, bytes] = {}
+
+    def sql(self, statement: LiteralString) -> bytes:
+        """The statement with these names in it."""
+        if statement not in self._statements:
+            self._statements[statement] = sql.SQL(statement).format(**self.names).as_bytes()
+        return self._statements[statement]
+
+    def regclass(self, name: str) -> str:
+        """What `to_regclass` takes for this table."""
+        return self.names[name].as_string()
+
+
+class Tables(Names):
+    """The names of one application's tables and functions.
+
+    `kind` is in the names of tables that are another set than those of `SessionRows`. With `beside` they are
+    in another schema, the events not.
     """
 
-    def __init__(self, schema: str, events_table: str, id_type: str, kind: str = "") -> None:
+    def __init__(
+        self, schema: str, events_table: str, id_type: str, kind: str = "", *, beside: str | None = None
+    ) -> None:
         prefix = f"{events_table.removesuffix('_events')}_turnlog_{kind}"
-        tables = {name: prefix + table for name, table in _TABLES.items()}
+        place = beside or schema
+        super().__init__(place, {name: prefix + table for name, table in _TABLES.items()})
         functions = {name: f"{prefix}{function}_{FORM}" for name, function in _FUNCTIONS.items()}
         indexes = {
             "sessions_by_id": f"{prefix}sessions_by_id",
@@ -263,35 +292,21 @@ class Tables:
             "sessions_by_expiry": f"{prefix}sessions_by_expiry",
             "recall_grams": f"{prefix}recall_grams",
         }
-        for name in (*tables.values(), *functions.values(), *indexes.values()):
+        for name in (events_table, *functions.values(), *indexes.values()):
             PostgresRecorder.check_identifier_length(name)
-        self.schema = schema
         self.functions = functions
         self._lock_name = f"{schema}.{prefix}"
-        self._tables = {"events": events_table, **tables}
-        self._statements: dict[str, bytes] = {}
-        self._names: dict[str, sql.Composable] = {
-            "id_type": sql.Identifier(id_type),
-            "channel": sql.Identifier(events_table.replace(".", "_")),
-        }
-        for name, table in {**self._tables, **functions}.items():
-            self._names[name] = sql.Identifier(schema, table)
+        self.names["events"] = sql.Identifier(schema, events_table)
+        self.names["id_type"] = sql.Identifier(id_type)
+        self.names["channel"] = sql.Identifier(events_table.replace(".", "_"))
+        for name, function in functions.items():
+            self.names[name] = sql.Identifier(place, function)
         for name, index in indexes.items():
-            self._names[name] = sql.Identifier(index)
-
-    def sql(self, statement: LiteralString) -> bytes:
-        """The statement with the names of this application's tables in it."""
-        if statement not in self._statements:
-            self._statements[statement] = sql.SQL(statement).format(**self._names).as_bytes()
-        return self._statements[statement]
-
-    def regclass(self, name: str) -> str:
-        """What `to_regclass` takes for this table."""
-        return sql.Identifier(self.schema, self._tables[name]).as_string()
+            self.names[name] = sql.Identifier(index)
 
     def regproc(self, name: str) -> str:
         """What `to_regproc` takes for this function."""
-        return sql.Identifier(self.schema, self.functions[name]).as_string()
+        return self.names[name].as_string()
 
     def create(self, cursor: Cursor[DictRow]) -> None:
         """Create the tables and functions that are missing."""
@@ -304,21 +319,27 @@ class Tables:
     def drop(self, cursor: Cursor[DictRow]) -> None:
         """Drop the tables of this kind and their functions, but for the events."""
         for name in _TABLES:
-            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._names[name]), prepare=False)
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.names[name]), prepare=False)
         for name in _FUNCTIONS:
-            cursor.execute(sql.SQL("DROP FUNCTION IF EXISTS {}").format(self._names[name]), prepare=False)
+            cursor.execute(sql.SQL("DROP FUNCTION IF EXISTS {}").format(self.names[name]), prepare=False)
 
     def one_at_a_time(self, cursor: Cursor[DictRow]) -> None:
         """Let processes that start at once create one behind the other: PostgreSQL fails them otherwise."""
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._lock_name,), prepare=False
-        )
+        one_at_a_time(cursor, self._lock_name)
 
 
-def of_recorder(recorder: PostgresApplicationRecorder, kind: str = "") -> Tables:
-    """The tables about the sessions of this recorder."""
+def of_recorder(
+    recorder: PostgresApplicationRecorder, kind: str = "", *, beside: str | None = None
+) -> Tables:
+    """The tables about the sessions of this recorder, or such tables in another schema."""
     datastore = recorder.datastore
-    return Tables(datastore.schema, recorder.events_table_name, datastore.originator_id_type, kind)
+    id_type = datastore.originator_id_type
+    return Tables(datastore.schema, recorder.events_table_name, id_type, kind, beside=beside)
+
+
+def one_at_a_time(cursor: Cursor[DictRow], name: str) -> None:
+    """Take the lock of this name until the transaction ends."""
+    cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,), prepare=False)
 
 
 def is_missing(cursor: Cursor[DictRow], look_up: LiteralString, name: str) -> bool:

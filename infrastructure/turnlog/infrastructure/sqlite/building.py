@@ -7,100 +7,74 @@ of the transaction writes these too. They are gone with the connection, whatever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any
 from uuid import UUID
 
-from eventsourcing.domain import OriginatorVersionError
 from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 
-from turnlog.application.projections.batches import OUR_TOPICS, Positioned, by_stream
+from turnlog.application.projections import replaying
+from turnlog.application.projections.batches import Positioned, by_stream
+from turnlog.application.projections.replaying import StoredLog
 from turnlog.application.projections.stored_view import VIEW_RULE
+from turnlog.application.projections.view_rows import follow
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
-    EventIdTaken,
     MessageAppended,
     SessionDeleted,
     SessionOpened,
     StreamEvent,
     as_uuid,
 )
-from turnlog.domain.session import fold
-from turnlog.domain.state import SessionState
 from turnlog.infrastructure.sqlite import directory, eraser, recall, rules, view
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS
 
-PAGE: Final = 1000
-"""Events that are read at once."""
 
-
-class StoredLog:
-    """The log of a recorder by row id, read through any connection to it.
-
-    With `lenient` an event that cannot be read is noted and passed over; otherwise it raises.
-    """
+class SqliteStoredLog(StoredLog[SQLiteCursor]):
+    """The log of a recorder by row id, read through any connection to it."""
 
     def __init__(
         self, recorder: SQLiteApplicationRecorder, mapper: Mapper[Any], *, lenient: bool = False
     ) -> None:
+        super().__init__(mapper, lenient=lenient)
         self.recorder = recorder
-        self.mapper = mapper
         self.table = recorder.events_table_name
-        self.unreadable: list[int] = []
-        self._lenient = lenient
+        self._columns = (
+            f"SELECT rowid, originator_id, originator_version, topic, state FROM {self.table}"  # noqa: S608
+        )
 
     def newest(self, cursor: SQLiteCursor) -> int:
-        """The row id of the newest event, 0 without any."""
+        """The row id of the newest event."""
         cursor.execute(f"SELECT max(rowid) FROM {self.table}")  # noqa: S608 - the recorder's table
         return int(cursor.fetchone()[0] or 0)
 
     def page(self, cursor: SQLiteCursor, after: int, upto: int) -> list[Positioned]:
         """The next events up to a row id."""
         cursor.execute(
-            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
-            f"FROM {self.table} WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
-            (after, upto, PAGE),
+            f"{self._columns} WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
+            (after, upto, replaying.PAGE),
         )
-        return [Positioned(row["rowid"], self._read(row)) for row in cursor.fetchall()]
+        return [Positioned(row["rowid"], self._event(row)) for row in cursor.fetchall()]
 
-    def carried_view(self, cursor: SQLiteCursor, stored_id: str, version: int) -> list[int] | None:
-        """The versions of the messages in the view that the event at a version carries or names."""
-        state = self._state(cursor, stored_id, version)
-        if state is None:
-            return None
-        versions: list[int] = []
-        for first, last in state.view:
-            cursor.execute(
-                f"SELECT originator_version FROM {self.table} WHERE originator_id = ? "  # noqa: S608
-                "AND originator_version BETWEEN ? AND ? AND topic = ? ORDER BY originator_version",
-                (stored_id, first, min(last, version), MessageAppended.TOPIC),
-            )
-            versions += (int(row[0]) for row in cursor.fetchall())
-        return versions
-
-    def _state(self, cursor: SQLiteCursor, stored_id: str, version: int) -> SessionState | None:
-        newest = self._stream(cursor, stored_id, version, version)
-        if not newest:
-            return None
-        carried = newest[0].state_carried()
-        if carried is not None:
-            return carried
-        tail = self._stream(cursor, stored_id, newest[0].anchor or 0, version)
-        try:
-            return fold(tail[1:], tail[0].state_carried())
-        except (OriginatorVersionError, IndexError):
-            return None
-
-    def _stream(self, cursor: SQLiteCursor, stored_id: str, first: int, last: int) -> list[StreamEvent]:
+    def stream(self, cursor: SQLiteCursor, aggregate_id: UUID, first: int, last: int) -> list[StreamEvent]:
+        """The events of a session at these versions."""
         cursor.execute(
-            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
-            f"FROM {self.table} WHERE originator_id = ? AND originator_version BETWEEN ? AND ? "
+            f"{self._columns} WHERE originator_id = ? AND originator_version BETWEEN ? AND ? "
             "ORDER BY originator_version",
-            (stored_id, first, last),
+            (self._stored(aggregate_id), first, last),
         )
-        return [event for row in cursor.fetchall() if (event := self._read(row)) is not None]
+        return [event for row in cursor.fetchall() if (event := self._event(row)) is not None]
+
+    def said(self, cursor: SQLiteCursor, aggregate_id: UUID, first: int, last: int) -> list[int]:
+        """The versions of messages among these."""
+        cursor.execute(
+            f"SELECT originator_version FROM {self.table} WHERE originator_id = ? "  # noqa: S608
+            "AND originator_version BETWEEN ? AND ? AND topic = ? ORDER BY originator_version",
+            (self._stored(aggregate_id), first, last, MessageAppended.TOPIC),
+        )
+        return [int(row[0]) for row in cursor.fetchall()]
 
     def place(self, cursor: SQLiteCursor, rowid: int) -> tuple[str, int]:
         """Stream and version of the event with this row id."""
@@ -111,60 +85,22 @@ class StoredLog:
         row = cursor.fetchone()
         return row["originator_id"], row["originator_version"]
 
-    def is_deleted_behind(self, cursor: SQLiteCursor, stored_id: str, position: int) -> bool:
-        """Whether the stream was deleted behind this position."""
+    def is_deleted_behind(self, cursor: SQLiteCursor, aggregate_id: UUID, position: int) -> bool:
+        """Whether the session was deleted behind this position."""
         cursor.execute(
             f"SELECT 1 FROM {self.table} WHERE originator_id = ? AND topic = ? AND rowid > ?",  # noqa: S608
-            (stored_id, SessionDeleted.TOPIC, position),
+            (self._stored(aggregate_id), SessionDeleted.TOPIC, position),
         )
         return cursor.fetchone() is not None
 
-    def _read(self, row: Any) -> StreamEvent | None:
-        try:
-            return self._event(row)
-        except Exception:
-            if not self._lenient:
-                raise
-            self.unreadable.append(row["rowid"])
-            return None
-
     def _event(self, row: Any) -> StreamEvent | None:
-        if not row["topic"].startswith(OUR_TOPICS) or row["topic"] == EventIdTaken.TOPIC:
-            return None
-        stored = StoredEvent(
-            originator_id=self.recorder.convert_originator_id(row["originator_id"]),
-            originator_version=row["originator_version"],
-            topic=row["topic"],
-            state=row["state"],
-        )
-        event = self.mapper.to_domain_event(stored)
-        return event if isinstance(event, StreamEvent) else None
+        originator_id = self.recorder.convert_originator_id(row["originator_id"])
+        stored = StoredEvent(originator_id, row["originator_version"], row["topic"], row["state"])
+        return self.read(row["rowid"], stored)
 
-
-class Builder(Protocol):
-    """One read model while it is made."""
-
-    name: str
-
-    def begin(self, cursor: SQLiteCursor) -> None:
-        """Make the temporary tables."""
-        ...
-
-    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
-        """Go on by a page of the log."""
-        ...
-
-    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
-        """Complete what is made of the events up to this row id, before the lock of writers is taken."""
-        ...
-
-    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
-        """Apply the last events under the lock; False when that would take long and is better done before."""
-        ...
-
-    def swap(self, cursor: SQLiteCursor) -> None:
-        """Put it in the place of the real one, in the transaction of the caller."""
-        ...
+    def _stored(self, aggregate_id: UUID) -> str:
+        """The id in the form that the table has."""
+        return aggregate_id.hex if self.recorder.datastore.originator_id_type == "uuid" else str(aggregate_id)
 
 
 class DirectoryBuilder:
@@ -256,7 +192,7 @@ class ViewBuilder:
 
     def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
         """Go on by a page."""
-        view.insert(cursor, page)
+        follow(view.SqliteViewRows(cursor), page)
 
     def settle(self, cursor: SQLiteCursor, upto: int) -> None:
         """Nothing is left to do."""
@@ -279,7 +215,7 @@ class RecallBuilder:
 
     name = "recall"
 
-    def __init__(self, log: StoredLog, index: recall.SqliteRecallIndex) -> None:
+    def __init__(self, log: SqliteStoredLog, index: recall.SqliteRecallIndex) -> None:
         self._log = log
         self._index = index
         self._due: set[int] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -15,6 +15,7 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
+from turnlog.application.projections.comparing import Compared
 from turnlog.application.projections.maintaining import (
     MODELS,
     Comparison,
@@ -22,25 +23,22 @@ from turnlog.application.projections.maintaining import (
     ReadModels,
     Rebuilt,
 )
+from turnlog.application.projections.replaying import Builder, Replay
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.infrastructure.sqlite import recall, rules
 from turnlog.infrastructure.sqlite.building import (
-    Builder,
     DirectoryBuilder,
     RecallBuilder,
-    StoredLog,
+    SqliteStoredLog,
     ViewBuilder,
 )
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
 from turnlog.infrastructure.sqlite.catching_up import CaughtUpRows
-from turnlog.infrastructure.sqlite.comparing import compared
+from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, stops
 from turnlog.infrastructure.sqlite.secure import secure, take_the_lock
 from turnlog.infrastructure.sqlite.view import SqliteViewStore
-
-_TRIES: Final = 20
-"""How often that transaction is begun anew because a session was deleted meanwhile."""
 
 
 class SqliteReadModels(ReadModels):
@@ -53,7 +51,7 @@ class SqliteReadModels(ReadModels):
                 f"{type(recorder).__name__} is no SQLite recorder: its read models are not rebuilt here."
             )
         self._recorder = recorder
-        self._log = StoredLog(recorder, app.mapper)
+        self._log = SqliteStoredLog(recorder, app.mapper)
 
     def log_size(self) -> int:
         """The row id of the newest event."""
@@ -73,19 +71,15 @@ class SqliteReadModels(ReadModels):
         """Make the models anew in temporary tables, then exchange them in one transaction."""
         with storage_errors(), self._connection() as connection:
             builders = self._builders(connection, models)
-            with connection.transaction(commit=True) as cursor:
-                for builder in builders:
-                    builder.begin(cursor)
-            last = 0
-            for _ in range(_TRIES):
-                last = self._catch_up(connection, builders, last, progress)
-                swapped = self._swap(connection, builders, last)
-                if swapped is not None:
-                    return tuple(Rebuilt(builder.name, swapped, swapped) for builder in builders)
-        raise StorageError(
-            "Sessions were deleted all the time, so the index could not be completed. Nothing was changed: "
-            "run the rebuild again when fewer are."
-        )
+            replay = Replay(
+                self._log,
+                builders,
+                lambda: connection.transaction(commit=True),
+                _take_the_lock,
+                lambda cursor, newest: self._track(cursor, builders, newest),
+            )
+            position = replay.run(progress)
+        return tuple(Rebuilt(builder.name, position, position) for builder in builders)
 
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
@@ -94,50 +88,15 @@ class SqliteReadModels(ReadModels):
             self._connection() as connection,
             connection.transaction(commit=False) as cursor,
         ):
-            log = StoredLog(self._recorder, self._log.mapper, lenient=True)
-            return compared(cursor, log, self._index(), progress)
+            log = SqliteStoredLog(self._recorder, self._log.mapper, lenient=True)
+            index = self._index()
+            made = stops(cursor, index, log.newest(cursor))
+            builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
+            if index is not None and "recall" in made:
+                builders.append(RecallBuilder(log, index))
+            return Compared(log, SqliteComparedRows(), builders, made).run(cursor, progress)
 
-    def _catch_up(
-        self, connection: SQLiteConnection, builders: Sequence[Builder], last: int, progress: Progress | None
-    ) -> int:
-        """Apply what is there, page by page."""
-        while True:
-            with connection.transaction(commit=True) as cursor:
-                newest = self._log.newest(cursor)
-                page = self._log.page(cursor, last, newest)
-                for builder in builders:
-                    builder.apply(cursor, page)
-            last = page[-1].position if page else last
-            if progress is not None:
-                progress(len(page))
-            if last >= newest:
-                break
-        with connection.transaction(commit=True) as cursor:
-            for builder in builders:
-                builder.settle(cursor, last)
-        return last
-
-    def _swap(self, connection: SQLiteConnection, builders: Sequence[Builder], last: int) -> int | None:
-        """Apply the rest and exchange the rows; None when there is too much of it."""
-        try:
-            with connection.transaction(commit=True) as cursor:
-                cursor.execute("PRAGMA secure_delete = ON")
-                take_the_lock(cursor)
-                newest = self._log.newest(cursor)
-                tail = self._log.page(cursor, last, newest)
-                if (tail[-1].position if tail else last) < newest:
-                    raise _TooMuchLeftError
-                for builder in builders:
-                    if not builder.finish(cursor, tail):
-                        raise _TooMuchLeftError
-                for builder in builders:
-                    builder.swap(cursor)
-                self._track(cursor, builders, newest)
-        except _TooMuchLeftError:
-            return None
-        return newest
-
-    def _track(self, cursor: SQLiteCursor, builders: Sequence[Builder], newest: int) -> None:
+    def _track(self, cursor: SQLiteCursor, builders: Sequence[Builder[SQLiteCursor]], newest: int) -> None:
         """Move the tracking rows behind what is in the rows now."""
         if not rules.has_tables(cursor, "tracking"):
             return
@@ -149,7 +108,7 @@ class SqliteReadModels(ReadModels):
             if newest:
                 cursor.execute("INSERT INTO tracking VALUES (?, ?)", (name, newest))
 
-    def _builders(self, connection: SQLiteConnection, models: Collection[str]) -> list[Builder]:
+    def _builders(self, connection: SQLiteConnection, models: Collection[str]) -> list[Builder[SQLiteCursor]]:
         """In the order in which they need each other."""
         wanted = set(models)
         if not wanted or not wanted <= set(MODELS):
@@ -161,7 +120,7 @@ class SqliteReadModels(ReadModels):
             if not rows.has_tables():
                 rows.create_table()
             rows.catch_up()
-        builders: list[Builder] = []
+        builders: list[Builder[SQLiteCursor]] = []
         if "directory" in wanted or ("recall" in wanted and not has_rows):
             builders.append(DirectoryBuilder(is_caught_up=not has_rows))
         if "view" in wanted:
@@ -200,5 +159,6 @@ class SqliteReadModels(ReadModels):
             self._datastore.close()
 
 
-class _TooMuchLeftError(Exception):
-    """The rest is too much to be done while all others wait."""
+def _take_the_lock(cursor: SQLiteCursor) -> None:
+    cursor.execute("PRAGMA secure_delete = ON")
+    take_the_lock(cursor)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Tracking
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore, SQLiteTrackingRecorder
 
-from turnlog.application.projections.batches import Positioned, by_stream
-from turnlog.application.projections.stored_view import HANDLED, VIEW_RULE, StoredView, ToldRow, evolved
+from turnlog.application.projections.batches import Positioned
+from turnlog.application.projections.stored_view import VIEW_RULE, StoredView, ToldRow
+from turnlog.application.projections.view_rows import ViewHead, follow
 from turnlog.application.projections.view_store import TRACKED_AS, VIEW_MODEL, ViewStore
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.events import EventErased, MessageAppended, SessionDeleted, SessionOpened, StreamEvent
 from turnlog.infrastructure.sqlite import rules
 from turnlog.infrastructure.sqlite.secure import secure, writing
 
@@ -42,7 +42,10 @@ CREATE: Final = (
 )
 """Ids and places only, no content."""
 
-_INSERT: Final = "INSERT INTO turnlog_view_messages VALUES (?, ?, ?, ?, ?, ?, ?)"
+_WRITE_HEAD: Final = """
+    INSERT INTO turnlog_views VALUES (?, ?, ?, ?) ON CONFLICT (aggregate_id) DO UPDATE
+    SET version = excluded.version, messages = excluded.messages, named = excluded.named
+"""
 
 
 class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
@@ -77,7 +80,7 @@ class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
         """The view of a session as its rows are."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             rules.require(cursor, VIEW_MODEL, VIEW_RULE)
-            return read(cursor, aggregate_id.bytes)
+            return SqliteViewRows(cursor).read(aggregate_id)
 
     def position(self) -> int | None:
         """The tracked position."""
@@ -108,90 +111,70 @@ class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
             tracked = self._max_tracking_id(TRACKED_AS, cursor) or 0
             new = [item for item in batch if item.position > tracked]
             if new:
-                insert(cursor, new)
+                follow(SqliteViewRows(cursor), new)
                 self._insert_tracking(cursor, Tracking(TRACKED_AS, new[-1].position))
 
 
-def insert(cursor: SQLiteCursor, batch: Sequence[Positioned]) -> None:
-    """Write what these events change."""
-    for aggregate_id, events in by_stream(batch).items():
-        _follow(cursor, aggregate_id.bytes, events)
+class SqliteViewRows:
+    """The rows in a transaction, those of the store or of temporary tables."""
 
+    def __init__(self, cursor: SQLiteCursor) -> None:
+        self._cursor = cursor
 
-def read(cursor: SQLiteCursor, key: bytes) -> StoredView | None:
-    """The view of a session."""
-    head = _head(cursor, key)
-    if head is None:
-        return None
-    version, _, named = head
-    cursor.execute(
-        "SELECT version, event_id, role, branch, synthetic FROM turnlog_view_messages "
-        "WHERE aggregate_id = ? ORDER BY place",
-        (key,),
-    )
-    return StoredView(version, tuple(map(_row, cursor.fetchall())), named)
+    def heads(self, aggregate_ids: Collection[UUID]) -> dict[UUID, ViewHead]:
+        """By session its head."""
+        found = ((aggregate_id, self._head(aggregate_id)) for aggregate_id in aggregate_ids)
+        return {aggregate_id: head for aggregate_id, head in found if head is not None}
+
+    def read(self, aggregate_id: UUID) -> StoredView | None:
+        """The view of a session."""
+        head = self._head(aggregate_id)
+        if head is None:
+            return None
+        self._cursor.execute(
+            "SELECT version, event_id, role, branch, synthetic FROM turnlog_view_messages "
+            "WHERE aggregate_id = ? ORDER BY place",
+            (aggregate_id.bytes,),
+        )
+        return StoredView(head.version, tuple(map(_row, self._cursor.fetchall())), head.named)
+
+    def write_head(self, aggregate_id: UUID, head: ViewHead) -> None:
+        """Replace the head."""
+        named = json.dumps(head.named) if head.named else None
+        self._cursor.execute(_WRITE_HEAD, (aggregate_id.bytes, head.version, head.messages, named))
+
+    def put(self, aggregate_id: UUID, place: int, rows: Sequence[ToldRow]) -> None:
+        """Put messages at the end."""
+        key = aggregate_id.bytes
+        self._cursor.executemany(
+            "INSERT INTO turnlog_view_messages VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (key, number, row.version, row.event_id, row.role, row.branch, int(row.synthetic))
+                for number, row in enumerate(rows, place)
+            ),
+        )
+
+    def cut(self, aggregate_id: UUID, place: int) -> None:
+        """Remove messages from the end."""
+        self._cursor.execute(
+            "DELETE FROM turnlog_view_messages WHERE aggregate_id = ? AND place >= ?",
+            (aggregate_id.bytes, place),
+        )
+
+    def remove(self, aggregate_id: UUID) -> None:
+        """Remove all rows of a session."""
+        for table in ("turnlog_view_messages", "turnlog_views"):
+            self._cursor.execute(f"DELETE FROM {table} WHERE aggregate_id = ?", (aggregate_id.bytes,))  # noqa: S608
+
+    def _head(self, aggregate_id: UUID) -> ViewHead | None:
+        self._cursor.execute(
+            "SELECT version, messages, named FROM turnlog_views WHERE aggregate_id = ?", (aggregate_id.bytes,)
+        )
+        row = self._cursor.fetchone()
+        if row is None:
+            return None
+        return ViewHead(row["version"], row["messages"], tuple(json.loads(row["named"] or "[]")))
 
 
 def _row(row: Any) -> ToldRow:
     return ToldRow(row["version"], row["event_id"], row["role"], row["branch"], bool(row["synthetic"]))
-
-
-def _follow(cursor: SQLiteCursor, key: bytes, events: Sequence[StreamEvent]) -> None:
-    if any(isinstance(event, SessionDeleted) for event in events):
-        cursor.execute("DELETE FROM turnlog_view_messages WHERE aggregate_id = ?", (key,))
-        cursor.execute("DELETE FROM turnlog_views WHERE aggregate_id = ?", (key,))
-        return
-    known = [event for event in events if not isinstance(event, EventErased)]
-    head = _head(cursor, key)
-    if not known or (head is None and not isinstance(known[0], SessionOpened)):
-        return
-    version = known[-1].originator_version
-    _, messages, named = head or (-1, 0, ())
-    changes = [event for event in known if isinstance(event, HANDLED)]
-    said = [event for event in changes if isinstance(event, MessageAppended)]
-    if not named and len(said) == len(changes):  # they only join at the end
-        _append(cursor, key, messages, map(ToldRow.of, said))
-        _write_head(cursor, key, version, messages + len(said), ())
-    else:
-        before = read(cursor, key) or StoredView(-1)
-        after = evolved(before, known)
-        same = _common(before.rows, after.rows)
-        cursor.execute("DELETE FROM turnlog_view_messages WHERE aggregate_id = ? AND place >= ?", (key, same))
-        _append(cursor, key, same, after.rows[same:])
-        _write_head(cursor, key, version, len(after.rows), after.named)
-
-
-def _head(cursor: SQLiteCursor, key: bytes) -> tuple[int, int, tuple[str, ...]] | None:
-    cursor.execute("SELECT version, messages, named FROM turnlog_views WHERE aggregate_id = ?", (key,))
-    row = cursor.fetchone()
-    if row is None:
-        return None
-    return row["version"], row["messages"], tuple(json.loads(row["named"])) if row["named"] else ()
-
-
-def _write_head(
-    cursor: SQLiteCursor, key: bytes, version: int, messages: int, named: tuple[str, ...]
-) -> None:
-    cursor.execute(
-        "INSERT INTO turnlog_views VALUES (?, ?, ?, ?) ON CONFLICT (aggregate_id) DO UPDATE "
-        "SET version = excluded.version, messages = excluded.messages, named = excluded.named",
-        (key, version, messages, json.dumps(named) if named else None),
-    )
-
-
-def _append(cursor: SQLiteCursor, key: bytes, place: int, rows: Any) -> None:
-    cursor.executemany(
-        _INSERT,
-        (
-            (key, place + number, row.version, row.event_id, row.role, row.branch, int(row.synthetic))
-            for number, row in enumerate(rows)
-        ),
-    )
-
-
-def _common(before: Sequence[ToldRow], after: Sequence[ToldRow]) -> int:
-    """How many rows at the beginning are the same."""
-    pairs = zip(before, after, strict=False)
-    return next(
-        (place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(after))
-    )

@@ -2,6 +2,7 @@
 
 from turnlog.infrastructure.testing.directory import DirectoryContract
 from turnlog.infrastructure.testing.log_and_view import LogAndViewContract
+from turnlog.infrastructure.testing.materialised_view import MaterialisedViewContract
 from turnlog.infrastructure.testing.recall import RecallContract
 
-__all__ = ["DirectoryContract", "LogAndViewContract", "RecallContract"]
+__all__ = ["DirectoryContract", "LogAndViewContract", "MaterialisedViewContract", "RecallContract"]

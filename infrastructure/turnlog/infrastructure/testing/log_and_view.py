@@ -75,7 +75,7 @@ class LogAndViewContract(StoreContract):
         sessions = self._opened()
         sessions.append_message("s", Message.user("first"))
         new = [NewEvent(message=Message.user("late")), NewEvent(message=Message.user("later"))]
-        _refused(VersionConflictError, lambda: sessions.append_events("s", new, expected_version=0))
+        refused(VersionConflictError, lambda: sessions.append_events("s", new, expected_version=0))
         assert len(self.service().get_events("s")) == 1
 
     def test_many_writers_lose_and_double_nothing(self) -> None:
@@ -113,8 +113,8 @@ class LogAndViewContract(StoreContract):
         """Two sessions of one id cannot be, also behind a deletion."""
         sessions = self._opened()
         sessions.delete("s", erase=False)
-        _refused(SessionIdUnavailableError, lambda: self.service().create("s"))
-        _refused(SessionNotFoundError, lambda: self.service().append_message("s", Message.user("late")))
+        refused(SessionIdUnavailableError, lambda: self.service().create("s"))
+        refused(SessionNotFoundError, lambda: self.service().append_message("s", Message.user("late")))
 
     def test_a_session_that_expired_is_deleted_once(self) -> None:
         """Two sweeps count one session once."""
@@ -131,7 +131,7 @@ class LogAndViewContract(StoreContract):
         return sessions
 
 
-def _refused(kind: type[TurnlogError], action: Callable[[], object]) -> None:
+def refused(kind: type[TurnlogError], action: Callable[[], object]) -> None:
     """The action raises this error."""
     try:
         action()

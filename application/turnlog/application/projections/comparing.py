@@ -1,0 +1,156 @@
+"""The read models of a store compared with what its log leads to, row by row, whatever database has them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from uuid import UUID
+
+from turnlog.application.projections.maintaining import Comparison, Difference, Progress
+from turnlog.application.projections.replaying import Builder, StoredLog
+
+C = TypeVar("C")
+
+Rows: TypeAlias = Mapping[UUID, Sequence[Mapping[str, Any]]]
+"""By session some rows, with their columns by name."""
+
+MOST: Final = 1000
+"""Differences of one model that are named."""
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """Rows of one kind that only the store has, and those that only the replay has."""
+
+    kind: str
+    stored: Rows
+    derived: Rows
+
+
+class ComparedRows(ABC, Generic[C]):
+    """The rows of a store, and those that a replay made beside them."""
+
+    @abstractmethod
+    def rules(self, cursor: C) -> Iterator[tuple[str, int, int]]:
+        """By read model whose rule is not this code's: which one it has, and which this code has."""
+
+    @abstractmethod
+    def unequal(self, cursor: C, model: str) -> Iterator[Unequal]:
+        """What differs between the rows of a model."""
+
+    @abstractmethod
+    def of_recall(self, cursor: C) -> Iterator[tuple[str, UUID | None]]:
+        """What differs in the index, with the session where it is known."""
+
+    @abstractmethod
+    def views(self, cursor: C, after: UUID | None) -> Sequence[tuple[UUID, int]]:
+        """The next sessions of the replayed view behind this one, with their versions; none at the end."""
+
+    @abstractmethod
+    def view_versions(self, cursor: C, aggregate_id: UUID) -> list[int]:
+        """The versions of the messages in a replayed view, in order."""
+
+    @abstractmethod
+    def name_of(self, cursor: C, aggregate_id: UUID) -> str | None:
+        """The session id."""
+
+
+@dataclass(frozen=True)
+class Compared(Generic[C]):
+    """One comparison, in one read of the store. `stops` says how far each model got that there is."""
+
+    log: StoredLog[C]
+    rows: ComparedRows[C]
+    builders: Sequence[Builder[C]]
+    stops: Mapping[str, int]
+
+    def run(self, cursor: C, progress: Progress | None) -> Comparison:
+        """Replay the log up to where each model stands, and compare it there."""
+        newest = self.log.newest(cursor)
+        stops = dict(self.stops)
+        found: list[Difference] = []
+        for name, made_by, rule in self.rows.rules(cursor):
+            found.append(Difference(name, f"made by rule {made_by}, not {rule}: rebuild it"))
+            stops.pop(name, None)
+        for builder in self.builders:
+            builder.begin(cursor)
+        last = 0
+        for stop in sorted({0, newest, *stops.values()}):
+            while page := self.log.page(cursor, last, stop):
+                for builder in self.builders:
+                    builder.apply(cursor, page)
+                last = page[-1].position
+                if progress is not None:
+                    progress(len(page))
+            for builder in self.builders:
+                if stops.get(builder.name) == stop:
+                    builder.settle(cursor, stop)
+                    found += self._differences(cursor, builder.name, stop)
+        found += (Difference("log", f"the event in row {at} cannot be read") for at in self.log.unreadable)
+        found += self._of_boundaries(cursor)
+        return Comparison(
+            differences=tuple(found),
+            positions=stops,
+            behind={name: newest - stop for name, stop in stops.items()},
+            events=newest,
+        )
+
+    def _differences(self, cursor: C, model: str, stop: int) -> Iterator[Difference]:
+        if model == "recall":
+            for what, aggregate_id in self.rows.of_recall(cursor):
+                yield self._of_session(cursor, model, what, aggregate_id)
+            return
+        told: dict[UUID, list[str]] = {}
+        for unequal in self.rows.unequal(cursor, model):
+            for aggregate_id, what in _told(unequal):
+                if len(told) < MOST or aggregate_id in told:
+                    told.setdefault(aggregate_id, []).append(what)
+        for aggregate_id, details in told.items():
+            if self.log.is_deleted_behind(cursor, aggregate_id, stop):
+                continue  # what stood there then is not in the log any more
+            yield self._of_session(cursor, model, "; ".join(dict.fromkeys(details)), aggregate_id)
+
+    def _of_boundaries(self, cursor: C) -> Iterator[Difference]:
+        """Sessions whose view by the ids that boundaries name is not the one that their events carry."""
+        after: UUID | None = None
+        while page := self.rows.views(cursor, after):
+            for aggregate_id, version in page:
+                carried = self.log.carried_view(cursor, aggregate_id, version)
+                by_ids = self.rows.view_versions(cursor, aggregate_id)
+                if carried != by_ids:
+                    holds = "no readable state" if carried is None else _shown(carried)
+                    what = (
+                        f"the ids that its boundaries name lead to {_shown(by_ids)} at version {version}, "
+                        f"its events carry {holds}"
+                    )
+                    yield self._of_session(cursor, "boundaries", what, aggregate_id)
+            after = page[-1][0]
+
+    def _of_session(self, cursor: C, model: str, what: str, aggregate_id: UUID | None) -> Difference:
+        if aggregate_id is None:
+            return Difference(model, what)
+        return Difference(model, what, self.rows.name_of(cursor, aggregate_id), aggregate_id.hex)
+
+
+def _told(unequal: Unequal) -> Iterator[tuple[UUID, str]]:
+    """By session, what is on one side only."""
+    for aggregate_id in dict.fromkeys((*unequal.stored, *unequal.derived)):
+        one, other = unequal.stored.get(aggregate_id, ()), unequal.derived.get(aggregate_id, ())
+        if len(one) == 1 and len(other) == 1:
+            (stored,), (derived,) = one, other
+            columns = [name for name in stored if stored[name] != derived[name]]
+            named = (f"{name} is {stored[name]!r}, not {derived[name]!r}" for name in columns)
+            yield aggregate_id, ", ".join(named)
+        else:
+            if one:
+                yield aggregate_id, f"{unequal.kind} that the log does not lead to ({len(one)})"
+            if other:
+                yield aggregate_id, f"{unequal.kind} is missing ({len(other)})"
+
+
+def _shown(versions: list[int]) -> str:
+    """A view in short."""
+    some = ", ".join(map(str, versions[:8]))
+    return f"a view of {len(versions)} messages ({some}{', …' if len(versions) > 8 else ''})"

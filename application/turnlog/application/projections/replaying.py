@@ -1,0 +1,197 @@
+"""Read models made anew from the log beside those in use, whatever database has them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from eventsourcing.domain import OriginatorVersionError
+from eventsourcing.persistence import Mapper, StoredEvent
+
+from turnlog.application.projections.batches import OUR_TOPICS, Positioned
+from turnlog.application.projections.maintaining import Progress
+from turnlog.domain.errors import StorageError
+from turnlog.domain.events import EventIdTaken, StreamEvent
+from turnlog.domain.session import fold
+from turnlog.domain.state import SessionState
+
+C = TypeVar("C")
+"""What a transaction gives: a cursor."""
+
+Read = TypeVar("Read", contravariant=True)
+
+PAGE: Final = 1000
+"""Events that are read at once."""
+
+_TRIES: Final = 20
+"""How often the last transaction is begun anew because much was written, or a session deleted, meanwhile."""
+
+
+class StoredLog(ABC, Generic[C]):
+    """The log of a recorder by position, read within any transaction.
+
+    With `lenient` an event that cannot be read is noted and passed over; otherwise it raises.
+    """
+
+    def __init__(self, mapper: Mapper[Any], *, lenient: bool = False) -> None:
+        self.mapper = mapper
+        self.unreadable: list[int] = []
+        self._lenient = lenient
+
+    @abstractmethod
+    def newest(self, cursor: C) -> int:
+        """The position of the newest event, 0 without any."""
+
+    @abstractmethod
+    def page(self, cursor: C, after: int, upto: int) -> list[Positioned]:
+        """The next events up to a position."""
+
+    @abstractmethod
+    def is_deleted_behind(self, cursor: C, aggregate_id: UUID, position: int) -> bool:
+        """Whether the session was deleted behind this position."""
+
+    @abstractmethod
+    def stream(self, cursor: C, aggregate_id: UUID, first: int, last: int) -> list[StreamEvent]:
+        """The events of a session at these versions, in order."""
+
+    @abstractmethod
+    def said(self, cursor: C, aggregate_id: UUID, first: int, last: int) -> list[int]:
+        """The versions of messages of a session among these, in order."""
+
+    def carried_view(self, cursor: C, aggregate_id: UUID, version: int) -> list[int] | None:
+        """The versions of the messages in the view that the event at a version carries or names."""
+        state = self._state(cursor, aggregate_id, version)
+        if state is None:
+            return None
+        return [
+            said
+            for first, last in state.view
+            for said in self.said(cursor, aggregate_id, first, min(last, version))
+        ]
+
+    def read(self, position: int, stored: StoredEvent) -> StreamEvent | None:
+        """The event at a position; None for what is no event of a session, or cannot be read."""
+        if not stored.topic.startswith(OUR_TOPICS) or stored.topic == EventIdTaken.TOPIC:
+            return None
+        try:
+            event = self.mapper.to_domain_event(stored)
+        except Exception:
+            if not self._lenient:
+                raise
+            self.unreadable.append(position)
+            return None
+        return event if isinstance(event, StreamEvent) else None
+
+    def _state(self, cursor: C, aggregate_id: UUID, version: int) -> SessionState | None:
+        newest = self.stream(cursor, aggregate_id, version, version)
+        if not newest:
+            return None
+        carried = newest[0].state_carried()
+        if carried is not None:
+            return carried
+        tail = self.stream(cursor, aggregate_id, newest[0].anchor or 0, version)
+        try:
+            return fold(tail[1:], tail[0].state_carried())
+        except (OriginatorVersionError, IndexError):
+            return None
+
+
+class Builder(Protocol[Read]):
+    """One read model while it is made."""
+
+    name: str
+
+    def begin(self, cursor: Read) -> None:
+        """Make the tables beside."""
+        ...
+
+    def apply(self, cursor: Read, page: Sequence[Positioned]) -> None:
+        """Go on by a page of the log."""
+        ...
+
+    def settle(self, cursor: Read, upto: int) -> None:
+        """Complete what is made of the events up to this position, before writers are kept waiting."""
+        ...
+
+    def finish(self, cursor: Read, tail: Sequence[Positioned]) -> bool:
+        """Apply the last events under the lock; False when that would take long and is better done before."""
+        ...
+
+    def swap(self, cursor: Read) -> None:
+        """Put it in the place of the real one, in the transaction of the caller."""
+        ...
+
+
+@dataclass(frozen=True)
+class Replay(Generic[C]):
+    """One rebuild: pages are applied in transactions of their own, the last events in that of the exchange.
+
+    `take_the_lock` keeps writers waiting until the transaction ends, `track` moves the tracking rows.
+    """
+
+    log: StoredLog[C]
+    builders: Sequence[Builder[C]]
+    transaction: Callable[[], AbstractContextManager[C]]
+    take_the_lock: Callable[[C], None]
+    track: Callable[[C, int], None]
+
+    def run(self, progress: Progress | None) -> int:
+        """The position at which the new rows stand. Raises `StorageError`."""
+        with self.transaction() as cursor:
+            for builder in self.builders:
+                builder.begin(cursor)
+        last = 0
+        for _ in range(_TRIES):
+            last = self._catch_up(last, progress)
+            swapped = self._swap(last)
+            if swapped is not None:
+                return swapped
+        raise StorageError(
+            "Sessions were written or deleted all the time, so the rows could not be completed. Nothing was "
+            "changed: run the rebuild again when fewer are."
+        )
+
+    def _catch_up(self, last: int, progress: Progress | None) -> int:
+        """Apply what is there, page by page."""
+        while True:
+            with self.transaction() as cursor:
+                newest = self.log.newest(cursor)
+                page = self.log.page(cursor, last, newest)
+                for builder in self.builders:
+                    builder.apply(cursor, page)
+            last = page[-1].position if page else newest
+            if progress is not None:
+                progress(len(page))
+            if last >= newest:
+                break
+        with self.transaction() as cursor:
+            for builder in self.builders:
+                builder.settle(cursor, last)
+        return last
+
+    def _swap(self, last: int) -> int | None:
+        """Apply the rest and exchange the rows; None when there is too much of it."""
+        try:
+            with self.transaction() as cursor:
+                self.take_the_lock(cursor)
+                newest = self.log.newest(cursor)
+                tail = self.log.page(cursor, last, newest)
+                if (tail[-1].position if tail else last) < newest:
+                    raise _TooMuchLeftError
+                for builder in self.builders:
+                    if not builder.finish(cursor, tail):
+                        raise _TooMuchLeftError
+                for builder in self.builders:
+                    builder.swap(cursor)
+                self.track(cursor, newest)
+        except _TooMuchLeftError:
+            return None
+        return newest
+
+
+class _TooMuchLeftError(Exception):
+    """The rest is too much to be done while all others wait."""
