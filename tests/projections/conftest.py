@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from eventsourcing.sqlite import SQLiteDatastore
-from tests.projections.activity import service_on
+from tests.projections.databases import DATABASES, Database
 
 from turnlog.application.service import SessionService
-from turnlog.infrastructure.sqlite import SqliteViewStore
 
 
 @pytest.fixture
@@ -16,18 +15,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "sessions.db"
 
 
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """Each database, empty."""
+    return DATABASES[request.param](tmp_path)
+
+
 @pytest.fixture
-def sessions(path: Path) -> Iterator[SessionService]:
-    """A service on a file, with rows in the transaction of the events."""
-    with service_on(path) as service:
+def sessions(database: Database) -> Iterator[SessionService]:
+    """A service on the database, with rows in the transaction of the events."""
+    with database.service() as service:
         yield service
 
 
 @pytest.fixture
-def store(path: Path, sessions: SessionService) -> Iterator[SqliteViewStore]:
-    """A view store in the same file."""
-    datastore = SQLiteDatastore(str(path))
-    store = SqliteViewStore(datastore)
-    store.create_table()
-    yield store
-    datastore.close()
+def store(database: Database, sessions: SessionService) -> Iterator[Any]:  # noqa: ARG001 - it comes first
+    """A view store in the same database."""
+    with database.view_store() as store:
+        yield store

@@ -1,70 +1,73 @@
-"""Processes of their own: python worker.py COMMAND FILE …"""
+"""Processes of their own: python worker.py COMMAND SETTINGS …"""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import Any
 
-from eventsourcing.sqlite import SQLiteCursor
-from tests.projections.activity import env_of, service_on
+from tests.projections.databases import Database, database_of
 
 from turnlog.application.projections import MessageFollowed, SupervisedRunner, ViewProjection
 from turnlog.application.projections.batches import Positioned
 from turnlog.application.sessions import Sessions
 from turnlog.domain.messages import Message
-from turnlog.infrastructure.sqlite import SqliteReadModels, SqliteViewStore
 
 
-def append(file: str, name: str, count: str) -> None:
+def append(database: Database, name: str, count: str) -> None:
     """Append so many messages, each in a write of its own."""
-    with service_on(Path(file)) as sessions:
+    with database.service() as sessions:
         sessions.find_or_create(name)
         for number in range(int(count)):
             sessions.append_message(name, Message.user(f"heron {number}"), event_id=f"{name}-{number}")
 
 
-class SlowStore(SqliteViewStore):
-    """Applies event by event, and says so, for somebody to kill it in between."""
+def slow(kind: type[Any]) -> type[Any]:
+    """A store that applies event by event, and says so, for somebody to kill it in between."""
 
-    def apply(self, batch: Sequence[Positioned]) -> None:
-        for item in batch:
-            super().apply([item])
-            print(item.position, flush=True)
-            time.sleep(0.002)
+    class Slow(kind):  # type: ignore[misc] # whichever store it is
+        def apply(self, batch: Sequence[Positioned]) -> None:
+            for item in batch:
+                super().apply([item])
+                print(item.position, flush=True)
+                time.sleep(0.002)
+
+    return Slow
 
 
-def follow(file: str, kind: str = "plain") -> None:
+def follow(database: Database, kind: str = "plain") -> None:
     """Run the view's runner until the input ends."""
+    view_class: Any = database.view_class
     runner = SupervisedRunner(
         application_class=Sessions,
         projection_class=ViewProjection,
-        view_class=SlowStore if kind == "slow" else SqliteViewStore,
-        env=env_of(Path(file)),
+        view_class=slow(view_class) if kind == "slow" else view_class,
+        env=database.env,
     )
     with runner:
         print("following", flush=True)
         sys.stdin.read()
 
 
-def rebuild(file: str) -> None:
+def rebuild(database: Database) -> None:
     """Rebuild all read models, and stay in the middle of it."""
 
     def told(_: int) -> None:
         print("reading", flush=True)
         time.sleep(60)
 
-    with service_on(Path(file)) as sessions:
-        SqliteReadModels(sessions.app).rebuild(progress=told)
+    with database.service() as sessions:
+        database.models(sessions.app).rebuild(progress=told)
 
 
-def journal(file: str, kind: str = "plain") -> None:
+def journal(database: Database, kind: str = "plain") -> None:
     """Run a follower until the input ends; a slow one says what it handles."""
-    from tests.projections.test_following import Journal, Writes
+    from tests.projections.journals import Writes, following
 
     class Slow(Writes):
-        def message(self, into: SQLiteCursor, message: MessageFollowed) -> None:
+        def message(self, into: Any, message: MessageFollowed) -> None:
             super().message(into, message)
             print(f"handled {message.position}", flush=True)
             time.sleep(0.01)
@@ -73,13 +76,7 @@ def journal(file: str, kind: str = "plain") -> None:
             for item in page:
                 super().process_page([item])
 
-    runner = SupervisedRunner(
-        application_class=Sessions,
-        projection_class=Slow if kind == "slow" else Writes,
-        view_class=Journal,
-        env=env_of(Path(file)),
-    )
-    with runner:
+    with following(database, Slow if kind == "slow" else Writes):
         print("following", flush=True)
         sys.stdin.read()
 
@@ -92,5 +89,5 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 if __name__ == "__main__":
-    command, *arguments = sys.argv[1:]
-    COMMANDS[command](*arguments)
+    command, settings, *arguments = sys.argv[1:]
+    COMMANDS[command](database_of(json.loads(settings)), *arguments)

@@ -59,7 +59,10 @@ class ComparedRows(ABC, Generic[C]):
 
 @dataclass(frozen=True)
 class Compared(Generic[C]):
-    """One comparison, in one read of the store. `stops` says how far each model got that there is."""
+    """One comparison, in one read of the store, by builders that have begun.
+
+    `stops` says how far each model got that there is.
+    """
 
     log: StoredLog[C]
     rows: ComparedRows[C]
@@ -74,8 +77,6 @@ class Compared(Generic[C]):
         for name, made_by, rule in self.rows.rules(cursor):
             found.append(Difference(name, f"made by rule {made_by}, not {rule}: rebuild it"))
             stops.pop(name, None)
-        for builder in self.builders:
-            builder.begin(cursor)
         last = 0
         for stop in sorted({0, newest, *stops.values()}):
             while page := self.log.page(cursor, last, stop):

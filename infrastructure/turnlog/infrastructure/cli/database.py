@@ -19,7 +19,7 @@ from turnlog.infrastructure.cli.failures import (
     ForeignDatabaseError,
     UnusableDatabaseError,
 )
-from turnlog.infrastructure.cli.postgres import on_postgres
+from turnlog.infrastructure.cli.postgres import application_on_postgres, on_postgres
 from turnlog.infrastructure.cli.settings import Place
 
 LAST = "@last"
@@ -72,8 +72,18 @@ def _changing_file(path: Path, *, create: bool) -> Generator[SessionService]:
 
 
 @contextmanager
-def application(path: Path, *, read_only: bool = False) -> Generator[Sessions]:
-    """The application on an existing file, without a service, which refuses outdated read models."""
+def application(place: Place, *, read_only: bool = False) -> Generator[Sessions]:
+    """The application on an existing database, without a service, which refuses outdated read models."""
+    if isinstance(place, Path):
+        opened = _application_on_file(place, read_only=read_only)
+    else:
+        opened = application_on_postgres(place, "read" if read_only else "change")
+    with opened as app:
+        yield app
+
+
+@contextmanager
+def _application_on_file(path: Path, *, read_only: bool) -> Generator[Sessions]:
     if not path.exists():
         raise DatabaseNotFoundError(path)
     _require_file(path)

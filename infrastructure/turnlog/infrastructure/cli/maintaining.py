@@ -9,20 +9,20 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from turnlog.application import Sessions
 from turnlog.application.audit import Finding, SessionAudit, Verification
-from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError
+from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.output import console, note, print_table, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
-from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.cli.settings import Place, Settings, Status
 from turnlog.infrastructure.sqlite import SqliteReadModels
 
 
 def rebuild_models(settings: Settings, model: str | None) -> int:
     """Rebuild one read model, or all that the database has."""
-    with database.application(_file(settings)) as app:
-        models = SqliteReadModels(app)
+    with database.application(settings.database) as app:
+        models = _read_models(app, settings.database)
         total = models.log_size()
         started = time.monotonic()
         wanted = models.present() if model is None else (model,)
@@ -40,16 +40,15 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
 
 def check_database(settings: Settings) -> int:
     """Verify the log, and compare boundaries and read models with it."""
-    path = _file(settings)
     outdated: tuple[Difference, ...] = ()
     verification: Verification | None = None
     try:
-        with database.reading(path) as service:
+        with database.reading(settings.database) as service:
             verification = SessionAudit(service).verify()
     except ReadModelOutdatedError as error:
         outdated = (Difference(error.name, str(error)),)
-    with database.application(path, read_only=True) as app:
-        models = SqliteReadModels(app)
+    with database.application(settings.database, read_only=True) as app:
+        models = _read_models(app, settings.database)
         with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
             comparison = models.compare(advance)
     findings = verification.findings if verification else ()
@@ -70,14 +69,13 @@ def check_database(settings: Settings) -> int:
     return status
 
 
-def _file(settings: Settings) -> Path:
-    """The SQLite file; `CommandUsageError` for a database on a server."""
-    if not isinstance(settings.database, Path):
-        raise CommandUsageError(
-            "`rebuild` and `check` are for SQLite files. On PostgreSQL directory and recall are written with "
-            "the events; `turnlog audit verify` checks the log."
-        )
-    return settings.database
+def _read_models(app: Sessions, place: Place) -> ReadModels:
+    """The read models of this database."""
+    if isinstance(place, Path):
+        return SqliteReadModels(app)
+    from turnlog.infrastructure.postgres import PostgresReadModels
+
+    return PostgresReadModels(app)
 
 
 def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], found: Comparison) -> None:

@@ -38,6 +38,13 @@ _TABLES = """
 @contextmanager
 def on_postgres(url: PostgresUrl, to: Literal["read", "change", "create"]) -> Generator[SessionService]:
     """The sessions of a database on a server; what is opened to be read cannot be changed."""
+    with application_on_postgres(url, to) as app, SessionService(app) as service:
+        yield service
+
+
+@contextmanager
+def application_on_postgres(url: PostgresUrl, to: Literal["read", "change", "create"]) -> Generator[Sessions]:
+    """The application on such a database, without a service, which refuses outdated read models."""
     parameters = _parameters(url)
     schema = os.environ.get("POSTGRES_SCHEMA") or "public"
     env = {
@@ -50,11 +57,9 @@ def on_postgres(url: PostgresUrl, to: Literal["read", "change", "create"]) -> Ge
     }
     with _environment(parameters, read_only=to == "read"):
         name, settings = _application(url, _columns(url, schema), create=to == "create")
-        application = type(name, (Sessions,), {"name": name})
-        app = application(env={**env, **settings})
+        app = type(name, (Sessions,), {"name": name})(env={**env, **settings})
         try:
-            with SessionService(app) as service:
-                yield service
+            yield app
         finally:
             app.close()
 

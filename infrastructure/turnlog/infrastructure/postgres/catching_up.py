@@ -28,10 +28,11 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.postgres import eraser, recall, tables
+from turnlog.infrastructure.postgres import directory, eraser, recall, rules, tables
 from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.redacting import redact
 from turnlog.infrastructure.postgres.rows import changes_of
+from turnlog.infrastructure.postgres.tracking import limit_waiting
 
 KIND: Final = "plain_"
 """What the names of these tables have in them."""
@@ -102,6 +103,7 @@ class CaughtUpRows:
             self.tables.create(cursor)
             for statement in CREATE:
                 cursor.execute(self.tables.sql(statement), prepare=False)
+            rules.write_if_missing(cursor, self.tables, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
 
     def catch_up(self) -> None:
         """Apply what is missing."""
@@ -143,9 +145,7 @@ class CaughtUpRows:
 
     def _apply_page(self, cursor: Cursor[DictRow]) -> bool:
         """Apply the next events; whether there may be more."""
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", (f"{self.datastore.lock_timeout}s",))
-        tracked = cursor.execute(self.tables.sql("SELECT * FROM {tracking} FOR UPDATE")).fetchone()
-        after = tracked["notification_id"] if tracked else 0
+        after = self.take_position(cursor)
         page = cursor.execute(self.tables.sql(_NEXT), (after, _PAGE)).fetchall()
         if not page:
             return False
@@ -158,6 +158,12 @@ class CaughtUpRows:
         newest = page[-1]["notification_id"]
         cursor.execute(self.tables.sql("UPDATE {tracking} SET notification_id = %s"), (newest,))
         return len(page) == _PAGE
+
+    def take_position(self, cursor: Cursor[DictRow]) -> int:
+        """How far the rows got. Nobody else goes on until the transaction ends."""
+        limit_waiting(cursor, self.datastore)
+        tracked = cursor.execute(self.tables.sql("SELECT * FROM {tracking} FOR UPDATE")).fetchone()
+        return tracked["notification_id"] if tracked else 0
 
     def _refuse_other_rows(self, cursor: Cursor[DictRow]) -> None:
         if not tables.is_missing(cursor, "to_regclass", self._with_rows.regclass("sessions")):

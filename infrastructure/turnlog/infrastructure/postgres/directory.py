@@ -17,6 +17,11 @@ from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.rows import entry_hash, metadata_of, micros, salt_of, time_of
 from turnlog.infrastructure.postgres.tables import Tables
 
+DIRECTORY_MODEL: Final = "directory"
+
+DIRECTORY_RULE: Final = 1
+"""How the rows are made. With another one they are rebuilt, never read or written."""
+
 _SELECT: Final[LiteralString] = """
     SELECT position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages, content
     FROM {sessions} LEFT JOIN {metadata} USING (position)

@@ -38,7 +38,7 @@ MAX_INDEXED: Final = 200_000
 MAX_GRAMS: Final = 32_768
 """Different trigrams of a block that is indexed; one of more is a candidate of every search as well."""
 
-_RULE: Final = 1
+RULE: Final = 1
 """Which form of the texts is indexed. With another one the index is built anew."""
 
 _PRIME: Final = 2**31 - 1
@@ -129,40 +129,47 @@ class PostgresRecallIndex:
         Returns whether more are complete than are indexed at once.
         """
         with self._datastore.transaction(commit=True) as cursor:
-            # This lets others append to the session, but nobody delete it before the blocks are written.
-            cursor.execute(
-                self._tables.sql(
-                    "SELECT position, version FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE"
-                ),
-                (aggregate_id,),
-            )
-            session = cursor.fetchone()
-            if session is None:
-                return False
-            position, version = session["position"], int(session["version"])
-            cursor.execute(self._tables.sql(_MARK), (position, _RULE))
-            mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
-            if mark is None:
-                return False
-            indexed = int(mark["indexed"])
-            if mark["rule"] != _RULE:
-                cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
-                indexed = 0
-            complete = version - version % BLOCK
-            upto = min(complete, indexed + _MOST_AT_ONCE)
-            for first in range(indexed + 1, upto, BLOCK):
-                self._index(cursor, aggregate_id, position, first, first + BLOCK - 1)
-            cursor.execute(
-                self._tables.sql("UPDATE {recall_mark} SET indexed = %s, rule = %s WHERE position = %s"),
-                (max(indexed, upto), _RULE, position),
-            )
+            return self.catch_up_within(cursor, aggregate_id)
+
+    def catch_up_within(
+        self, cursor: Cursor[DictRow], aggregate_id: UUID, version: int | None = None
+    ) -> bool:
+        """The same in the transaction of the caller, with a version not further than that one."""
+        # This lets others append to the session, but nobody delete it before the blocks are written.
+        cursor.execute(
+            self._tables.sql(
+                "SELECT position, version FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE"
+            ),
+            (aggregate_id,),
+        )
+        session = cursor.fetchone()
+        if session is None:
+            return False
+        position = session["position"]
+        newest = int(session["version"]) if version is None else version
+        cursor.execute(self._tables.sql(_MARK), (position, RULE))
+        mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
+        if mark is None:
+            return False
+        indexed = int(mark["indexed"])
+        if mark["rule"] != RULE:
+            cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
+            indexed = 0
+        complete = newest - newest % BLOCK
+        upto = min(complete, indexed + _MOST_AT_ONCE)
+        for first in range(indexed + 1, upto, BLOCK):
+            self._index(cursor, aggregate_id, position, first, first + BLOCK - 1)
+        cursor.execute(
+            self._tables.sql("UPDATE {recall_mark} SET indexed = %s, rule = %s WHERE position = %s"),
+            (max(indexed, upto), RULE, position),
+        )
         return upto < complete
 
     def complete(self, aggregate_ids: Sequence[UUID]) -> None:
         """Index what is due in these sessions, but for what somebody else is at."""
         with self._datastore.get_connection() as connection:
             rows = connection.execute(
-                self._tables.sql(_INCOMPLETE), (list(aggregate_ids), _RULE, BLOCK)
+                self._tables.sql(_INCOMPLETE), (list(aggregate_ids), RULE, BLOCK)
             ).fetchall()
         for row in rows:
             while self.catch_up(row["aggregate_id"]):
@@ -222,7 +229,7 @@ class PostgresRecallIndex:
                 asked = list(_asked(alternatives, positions))
                 statement = self._tables.sql(_HITS + _HIT + (" OR " + _HIT) * (len(asked) - 1) + _CANDIDATES)
                 found: dict[UUID, list[int]] = {}
-                for row in connection.execute(statement, (*asked, _RULE, positions)).fetchall():
+                for row in connection.execute(statement, (*asked, RULE, positions)).fetchall():
                     found.setdefault(row["aggregate_id"], []).extend(range(row["first"], row["last"] + 1))
                 return found
 
@@ -259,7 +266,7 @@ class PostgresRecallIndex:
                 grams = {_LONG}
             cursor.execute(
                 self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
-                (position, first, last, _array({_session_key(position), *grams})),
+                (position, first, last, _array(sorted({_session_key(position), *grams}))),
             )
 
     def _message(self, row: DictRow) -> MessageAppended | None:

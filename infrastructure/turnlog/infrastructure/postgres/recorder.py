@@ -22,7 +22,7 @@ from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecord
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
-from turnlog.infrastructure.postgres import catching_up, directory, eraser, recall, tables
+from turnlog.infrastructure.postgres import catching_up, directory, eraser, recall, rules, tables
 from turnlog.infrastructure.postgres.eraser import Rewrite
 from turnlog.infrastructure.postgres.pool import bound, once_more
 from turnlog.infrastructure.postgres.recall import OUR_TOPICS
@@ -106,9 +106,15 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
 
     def bind(self, mapper: Mapper[Any]) -> None:
-        """Read stored events through this mapper from now on; make the rows that a store lacks."""
+        """Read stored events through this mapper from now on; make the rows that a store lacks.
+
+        Raises `ReadModelOutdatedError` where the rows were made by another rule.
+        """
         if self._lacks_rows:
             unlocked(lambda: self._make_rows(mapper))
+        with storage_errors(), self.datastore.get_connection() as connection:
+            rule = (directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
+            rules.require(connection.cursor(), self._tables, *rule)
         self._mapper = mapper
         if not self.keeps_recall:
             recall.PostgresRecallIndex(self.datastore, mapper, self._tables).empty()
@@ -197,6 +203,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         self._tables.one_at_a_time(curs)
         super()._create_table(curs)
         self._tables.create(curs)
+        rules.write_if_missing(curs, self._tables, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
 
     def _refuse_other_databases(self, cursor: Cursor[DictRow]) -> None:
         cursor.execute("SHOW server_encoding")

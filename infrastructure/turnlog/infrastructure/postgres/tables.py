@@ -28,6 +28,7 @@ _TABLES: Final = {
     "redactions": "redactions",
     "tracking": "tracking",
     "due": "due",
+    "read_models": "read_models",
 }
 
 _FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "erase": "erase"}

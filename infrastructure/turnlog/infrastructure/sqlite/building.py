@@ -41,9 +41,7 @@ class SqliteStoredLog(StoredLog[SQLiteCursor]):
         super().__init__(mapper, lenient=lenient)
         self.recorder = recorder
         self.table = recorder.events_table_name
-        self._columns = (
-            f"SELECT rowid, originator_id, originator_version, topic, state FROM {self.table}"  # noqa: S608
-        )
+        self._columns = f"SELECT rowid, originator_id, originator_version, topic, state FROM {self.table}"  # noqa: S608
 
     def newest(self, cursor: SQLiteCursor) -> int:
         """The row id of the newest event."""

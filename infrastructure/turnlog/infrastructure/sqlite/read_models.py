@@ -94,6 +94,8 @@ class SqliteReadModels(ReadModels):
             builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
             if index is not None and "recall" in made:
                 builders.append(RecallBuilder(log, index))
+            for builder in builders:
+                builder.begin(cursor)
             return Compared(log, SqliteComparedRows(), builders, made).run(cursor, progress)
 
     def _track(self, cursor: SQLiteCursor, builders: Sequence[Builder[SQLiteCursor]], newest: int) -> None:

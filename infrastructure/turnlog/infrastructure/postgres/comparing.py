@@ -1,0 +1,135 @@
+"""The rows of a PostgreSQL database, and those that a replay made in temporary tables of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, LiteralString
+from uuid import UUID
+
+from psycopg import Cursor, sql
+from psycopg.rows import DictRow
+
+from turnlog.application.projections.comparing import MOST, ComparedRows, Unequal
+from turnlog.application.projections.stored_view import VIEW_RULE
+from turnlog.application.projections.view_store import VIEW_MODEL
+from turnlog.infrastructure.postgres import rules
+from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
+from turnlog.infrastructure.postgres.tables import Names, Tables
+
+_DIRECTORY: Final[LiteralString] = """
+    SELECT aggregate_id, position, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
+        version, head, messages, content AS metadata,
+        ARRAY(SELECT unnest(hashes) ORDER BY 1)::text AS hashes
+    FROM {sessions} LEFT JOIN {metadata} USING (position)
+"""
+
+_ENDED: Final[LiteralString] = "SELECT aggregate_id, position, version, head FROM {ended}"
+
+_METADATA: Final[LiteralString] = """
+    SELECT aggregate_id, hash FROM {by_metadata} JOIN {sessions} USING (position)
+"""
+
+_VIEWS: Final[LiteralString] = "SELECT aggregate_id, version, messages, named FROM {views}"
+
+_VIEW_MESSAGES: Final[LiteralString] = """
+    SELECT aggregate_id, place, version, event_id, role, branch, synthetic FROM {view_messages}
+"""
+
+_SELECTS: Final[dict[str, tuple[tuple[str, LiteralString], ...]]] = {
+    DIRECTORY_MODEL: (
+        ("a row", _DIRECTORY),
+        ("a row of a deleted session", _ENDED),
+        ("a metadata entry", _METADATA),
+    ),
+    VIEW_MODEL: (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
+}
+
+_RECALL: Final[LiteralString] = """
+    SELECT position, first, last, former IS NULL AS is_missing, aggregate_id
+    FROM {real} AS former FULL JOIN {made} AS new USING (position, first, last)
+    LEFT JOIN (
+        SELECT position, aggregate_id FROM {made_sessions}
+        UNION SELECT position, aggregate_id FROM {real_sessions}
+    ) AS session USING (position)
+    WHERE former IS NULL OR new IS NULL OR (
+        former.grams <> new.grams AND ARRAY(SELECT unnest(former.grams) ORDER BY 1)
+            <> ARRAY(SELECT unnest(new.grams) ORDER BY 1)
+    )
+    ORDER BY position, first LIMIT %s
+"""
+"""The numbers of a block may stand in any order."""
+
+_NEXT_VIEWS: Final[LiteralString] = """
+    SELECT aggregate_id, version FROM {views} WHERE %(after)s::uuid IS NULL OR aggregate_id > %(after)s
+    ORDER BY aggregate_id LIMIT 500
+"""
+
+_VIEW_VERSIONS: Final[LiteralString] = """
+    SELECT version FROM {view_messages} WHERE aggregate_id = %s ORDER BY place
+"""
+
+
+class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
+    """The rows of the tables in use, and of those that were made."""
+
+    def __init__(self, real: Tables, made: Tables, real_view: Names, made_view: Names) -> None:
+        self._real, self._made = real, made
+        self._real_view, self._made_view = real_view, made_view
+
+    def rules(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, int, int]]:
+        """Models that were made by another rule."""
+        for names, name, rule in (
+            (self._real, DIRECTORY_MODEL, DIRECTORY_RULE),
+            (self._real_view, VIEW_MODEL, VIEW_RULE),
+        ):
+            made_by = rules.rule_of(cursor, names, name)
+            if made_by is not None and made_by != rule:
+                yield name, made_by, rule
+
+    def unequal(self, cursor: Cursor[DictRow], model: str) -> Iterator[Unequal]:
+        """What is in one of the tables only."""
+        names = (self._real_view, self._made_view) if model == VIEW_MODEL else (self._real, self._made)
+        for kind, select in _SELECTS[model]:
+            real, made = (sql.SQL(select).format(**one.names) for one in names)
+            yield Unequal(kind, _only(cursor, real, made), _only(cursor, made, real))
+
+    def of_recall(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, UUID | None]]:
+        """Blocks of messages whose trigrams differ."""
+        statement = sql.SQL(_RECALL).format(
+            real=self._real.names["recall"],
+            made=self._made.names["recall"],
+            real_sessions=self._real.names["sessions"],
+            made_sessions=self._made.names["sessions"],
+        )
+        for row in cursor.execute(statement, (MOST,)).fetchall():
+            what = "are not indexed" if row["is_missing"] else "are indexed as the log does not have them"
+            yield f"the messages at versions {row['first']} to {row['last']} {what}", row["aggregate_id"]
+
+    def views(self, cursor: Cursor[DictRow], after: UUID | None) -> list[tuple[UUID, int]]:
+        """The next sessions."""
+        rows = cursor.execute(self._made_view.sql(_NEXT_VIEWS), {"after": after}).fetchall()
+        return [(row["aggregate_id"], row["version"]) for row in rows]
+
+    def view_versions(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> list[int]:
+        """The versions of the messages in a replayed view."""
+        rows = cursor.execute(self._made_view.sql(_VIEW_VERSIONS), (aggregate_id,)).fetchall()
+        return [row["version"] for row in rows]
+
+    def name_of(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> str | None:
+        """The session id."""
+        for names in (self._made, self._real):
+            statement = names.sql("SELECT session_id FROM {sessions} WHERE aggregate_id = %s")
+            row = cursor.execute(statement, (aggregate_id,)).fetchone()
+            if row is not None:
+                return str(row["session_id"])
+        return None
+
+
+def _only(
+    cursor: Cursor[DictRow], one: sql.Composed, other: sql.Composed
+) -> dict[UUID, list[dict[str, Any]]]:
+    statement = sql.SQL("{} EXCEPT {} LIMIT {}").format(one, other, MOST)
+    found: dict[UUID, list[dict[str, Any]]] = {}
+    for row in cursor.execute(statement).fetchall():
+        found.setdefault(row.pop("aggregate_id"), []).append(row)
+    return found

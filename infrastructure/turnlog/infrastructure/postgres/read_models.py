@@ -1,0 +1,252 @@
+"""Rebuilding and checking the read models of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+from typing import Final, LiteralString
+from uuid import UUID
+
+from eventsourcing.application import Application
+from eventsourcing.postgres import PostgresApplicationRecorder
+from psycopg import Connection, Cursor
+from psycopg.rows import DictRow
+
+from turnlog.application.ports import keeps_recall
+from turnlog.application.projections.comparing import Compared
+from turnlog.application.projections.maintaining import (
+    MODELS,
+    Comparison,
+    Progress,
+    ReadModels,
+    Rebuilt,
+)
+from turnlog.application.projections.replaying import Builder, Replay
+from turnlog.application.projections.view_store import TRACKED_AS
+from turnlog.application.storage import storage_errors, unlocked
+from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.infrastructure.postgres import tables, view
+from turnlog.infrastructure.postgres.building import (
+    BESIDE,
+    DirectoryBuilder,
+    PostgresStoredLog,
+    RecallBuilder,
+    ViewBuilder,
+)
+from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows
+from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
+from turnlog.infrastructure.postgres.recorder import has_session_rows
+from turnlog.infrastructure.postgres.tracking import limit_waiting
+from turnlog.infrastructure.postgres.view import PostgresViewStore
+
+_ONE_READ: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_NO_HURRY: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
+
+_TRACKED: Final[LiteralString] = """
+    SELECT coalesce(max(notification_id), 0) AS position FROM {tracking} WHERE application_name = %s
+"""
+
+
+class PostgresReadModels(ReadModels):
+    """The read models of the database that an application stores its events in.
+
+    The view is that of the store in `turnlog_views`; where this follows another application, it is the one
+    whose projection has the name of this application in front, as `sessions1_turnlog_view`.
+    """
+
+    def __init__(self, app: Application[UUID]) -> None:
+        recorder = app.recorder
+        if not isinstance(recorder, PostgresApplicationRecorder):
+            raise InvalidSettingError(
+                f"{type(recorder).__name__} is no PostgreSQL recorder: its read models are not rebuilt here."
+            )
+        self._recorder = recorder
+        self._log = PostgresStoredLog(recorder, app.mapper)
+        self._keeps_recall = keeps_recall(app.env, app.mapper)
+        self._application = recorder.events_table_name.removesuffix("_events")
+
+    def log_size(self) -> int:
+        """How many events are stored."""
+        with storage_errors(), self._recorder.datastore.get_connection() as connection:
+            return self._log.size(connection.cursor())
+
+    def present(self) -> tuple[str, ...]:
+        """The read models that the database has."""
+        with storage_errors(), self._recorder.datastore.get_connection() as connection:
+            return self._present(connection.cursor())
+
+    def rebuild(
+        self, models: Collection[str] = MODELS, progress: Progress | None = None
+    ) -> tuple[Rebuilt, ...]:
+        """Make the models anew in temporary tables, then exchange what differs in one transaction."""
+        with storage_errors():
+            self._require(models)
+            rows = self._caught_up_rows()
+            with self._connection() as connection:
+                with _transaction(connection) as cursor:
+                    store = self._view_store(cursor)
+                builders = self._builders(models, store, is_caught_up=rows is not None)
+                names = [builder.name for builder in builders]
+                replay = Replay(
+                    self._log,
+                    builders,
+                    lambda: _transaction(connection),
+                    lambda cursor: self._take_the_locks(cursor, names, rows, store),
+                    lambda cursor, newest: (
+                        store.reset_position(cursor, newest) if ViewBuilder.name in names else None
+                    ),
+                )
+                position = replay.run(progress)
+        return tuple(Rebuilt(name, position, position) for name in names)
+
+    def compare(self, progress: Progress | None = None) -> Comparison:
+        """Replay the log in one read, and compare row by row."""
+        with storage_errors(), self._connection() as connection:
+            log = PostgresStoredLog(self._recorder, self._log.mapper, lenient=True)
+            kind = "" if has_session_rows(self._recorder) else KIND
+            real, made = self._tables(kind)
+            with _transaction(connection) as cursor:
+                cursor.execute("SET TRANSACTION READ WRITE")  # for the temporary tables
+                there = self._present(cursor)
+                views = ViewBuilder(self._view_store(cursor).tables)
+                builders: list[Builder[Cursor[DictRow]]] = [DirectoryBuilder(real, made), views]
+                if "recall" in there:
+                    builders.append(
+                        RecallBuilder(log, self._recorder, kind, with_directory=True, like_the_real_one=True)
+                    )
+                for builder in builders:
+                    builder.begin(cursor)
+            rows = PostgresComparedRows(real, made, views.real, views.made)
+            with _transaction(connection, _ONE_READ) as cursor:
+                stops = self._stops(cursor, there, real if kind else None, views)
+                return Compared(log, rows, builders, stops).run(cursor, progress)
+
+    def _require(self, models: Collection[str]) -> None:
+        wanted = set(models)
+        if not wanted or not wanted <= set(MODELS):
+            raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
+        if "recall" in wanted and not self._keeps_recall:
+            raise StorageError(
+                "This application keeps no index of what was said, so there is none to rebuild."
+            )
+
+    def _builders(
+        self, models: Collection[str], store: PostgresViewStore, *, is_caught_up: bool
+    ) -> list[Builder[Cursor[DictRow]]]:
+        """In the order in which they need each other."""
+        kind = KIND if is_caught_up else ""
+        with_directory = "directory" in models or ("recall" in models and is_caught_up)
+        builders: list[Builder[Cursor[DictRow]]] = []
+        if with_directory:
+            builders.append(DirectoryBuilder(*self._tables(kind)))
+        if "view" in models:
+            builders.append(ViewBuilder(store.tables))
+        if "recall" in models:
+            builders.append(RecallBuilder(self._log, self._recorder, kind, with_directory=with_directory))
+        return builders
+
+    def _tables(self, kind: str) -> tuple[tables.Tables, tables.Tables]:
+        """Those in use, and those that are made beside them."""
+        return tables.of_recorder(self._recorder, kind), tables.of_recorder(
+            self._recorder, kind, beside=BESIDE
+        )
+
+    def _caught_up_rows(self) -> CaughtUpRows | None:
+        """The rows of a recorder that writes none, caught up; None where it writes them."""
+        if has_session_rows(self._recorder):
+            return None
+        rows = CaughtUpRows(self._recorder, self._log.mapper)
+        with self._recorder.datastore.get_connection() as connection:
+            is_missing = tables.is_missing(
+                connection.cursor(), "to_regclass", rows.tables.regclass("tracking")
+            )
+        if is_missing:
+            unlocked(rows.create_tables)
+        rows.catch_up()
+        return rows
+
+    def _view_store(self, cursor: Cursor[DictRow]) -> PostgresViewStore:
+        """The store that follows this application, or else one whose tables are still to be made."""
+        datastore = self._recorder.datastore
+        own = f"{self._application}_{view.NAME}"
+        names = view.tables_of(datastore.schema, own)
+        is_own = not tables.is_missing(cursor, "to_regclass", names.regclass("views"))
+        names = view.tables_of(datastore.schema, view.NAME)
+        is_own = is_own or view.followed_log(cursor, names) not in (None, self._application)
+        name = own if is_own else view.NAME
+        return PostgresViewStore(datastore, tracking_table_name=f"{name}_tracking")
+
+    def _present(self, cursor: Cursor[DictRow]) -> tuple[str, ...]:
+        def has(names: tables.Names, name: str) -> bool:
+            return not tables.is_missing(cursor, "to_regclass", names.regclass(name))
+
+        has_rows = any(has(self._tables(kind)[0], "sessions") for kind in ("", KIND))
+        held = {
+            "view": has(self._view_store(cursor).tables, "views"),
+            "recall": has_rows and self._keeps_recall,
+            "directory": has_rows,
+        }
+        return tuple(name for name in MODELS if held[name])
+
+    def _take_the_locks(
+        self,
+        cursor: Cursor[DictRow],
+        models: Sequence[str],
+        rows: CaughtUpRows | None,
+        store: PostgresViewStore,
+    ) -> None:
+        """In the order of all others: whoever catches up, whoever appends, whoever indexes."""
+        limit_waiting(cursor, self._recorder.datastore)
+        if rows is not None:
+            rows.take_position(cursor)
+        self._log.take_the_lock(cursor)
+        if rows is not None:
+            rows.catch_up_within(cursor)
+        if set(models) & {DirectoryBuilder.name, RecallBuilder.name}:
+            real, _ = self._tables("" if rows is None else KIND)
+            cursor.execute(real.sql("LOCK TABLE {sessions} IN EXCLUSIVE MODE"))
+        if ViewBuilder.name in models:
+            store.create_within(cursor)
+            store.take_position(cursor)
+            store.claim(cursor, self._application)
+
+    def _stops(
+        self,
+        cursor: Cursor[DictRow],
+        there: Sequence[str],
+        caught_up: tables.Tables | None,
+        views: ViewBuilder,
+    ) -> dict[str, int]:
+        """How far each model got that there is."""
+        rows = self._log.newest(cursor)
+        if caught_up is not None and set(there) & {"recall", "directory"}:
+            row = cursor.execute(caught_up.sql("SELECT notification_id FROM {tracking}")).fetchone()
+            rows = 0 if row is None else row["notification_id"]
+        stops = {name: rows for name in there if name != ViewBuilder.name}
+        if ViewBuilder.name in there:
+            row = cursor.execute(views.real.sql(_TRACKED), (TRACKED_AS,)).fetchone()
+            stops[ViewBuilder.name] = 0 if row is None else row["position"]
+        return stops
+
+    @contextmanager
+    def _connection(self) -> Generator[Connection[DictRow]]:
+        """A connection whose temporary tables go with it, or when it is given back."""
+        with self._recorder.datastore.get_connection() as connection:
+            try:
+                yield connection
+            finally:
+                if not connection.closed:
+                    connection.execute("DISCARD TEMP")
+
+
+@contextmanager
+def _transaction(
+    connection: Connection[DictRow], begin: LiteralString | None = None
+) -> Generator[Cursor[DictRow]]:
+    with connection.transaction():
+        cursor = connection.cursor()
+        if begin is not None:
+            cursor.execute(begin)
+        cursor.execute(_NO_HURRY)
+        yield cursor
