@@ -29,7 +29,7 @@ def sessions(database: Database) -> Iterator[SessionService]:
 
 
 @pytest.fixture
-def store(database: Database, sessions: SessionService) -> Iterator[Any]:  # noqa: ARG001 - it comes first
+def store(database: Database, sessions: SessionService) -> Iterator[Any]:
     """A view store in the same database."""
     with database.view_store() as store:
         yield store

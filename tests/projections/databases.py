@@ -146,7 +146,8 @@ class PostgresSchema(Database):
 
     def rows(self, select: str) -> list[tuple[Any, ...]]:
         with self._connection() as connection:
-            return connection.execute(self._named(select)).fetchall()
+            found: list[tuple[Any, ...]] = connection.execute(self._named(select)).fetchall()
+            return found
 
     def change(self, *statements: str) -> None:
         with self._connection() as connection:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from eventsourcing.persistence import OperationalError
 from eventsourcing.projection import ProjectionRunner
-from eventsourcing.sqlite import SQLiteDatastore
-from tests.projections.activity import compact, env_of, live, turn
+from tests.projections.activity import compact, live, turn
+from tests.projections.databases import Database
 from tests.projections.processes import finish, worker
 
 from turnlog.application.projections import (
@@ -30,15 +27,14 @@ from turnlog.application.projections.waiting import poll
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
 from turnlog.domain.messages import Message
-from turnlog.infrastructure.sqlite import SqliteViewStore
 
 
-def running(path: Path, view_class: type[SqliteViewStore] = SqliteViewStore) -> SupervisedRunner[Any]:
+def running(database: Database, view_class: type[Any] | None = None) -> SupervisedRunner[Any]:
     return SupervisedRunner(
         application_class=Sessions,
         projection_class=ViewProjection,
-        view_class=view_class,
-        env=env_of(path),
+        view_class=view_class or database.view_class,
+        env=database.env,
     )
 
 
@@ -46,29 +42,24 @@ def newest(sessions: SessionService) -> int | None:
     return sessions.app.recorder.max_notification_id()
 
 
-def tracked(path: Path) -> int | None:
-    with closing(sqlite3.connect(path)) as connection:
-        row = connection.execute(
-            "SELECT notification_id FROM tracking WHERE application_name = 'turnlog.view'"
-        ).fetchone()
-    return None if row is None else row[0]
+def tracked(database: Database) -> int | None:
+    with database.view_store() as store:
+        return cast("int | None", store.position())
 
 
-def agree(path: Path, sessions: SessionService, names: Sequence[str]) -> bool:
-    datastore = SQLiteDatastore(str(path))
-    stored = MaterialisedViews(sessions, SqliteViewStore(datastore))
-    same = all(stored.view(name) == sessions.view(name) for name in names)
-    datastore.close()
-    return same
+def agree(database: Database, sessions: SessionService, names: Sequence[str]) -> bool:
+    with database.view_store() as store:
+        stored = MaterialisedViews(sessions, store)
+        return all(stored.view(name) == sessions.view(name) for name in names)
 
 
-def test_the_frameworks_runner_follows_an_sqlite_file(sessions: SessionService, path: Path) -> None:
+def test_the_frameworks_runner_follows_a_database(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     with ProjectionRunner(
         application_class=Sessions,
         projection_class=ViewProjection,
-        view_class=SqliteViewStore,
-        env=env_of(path),
+        view_class=cast("Any", database.view_class),
+        env=database.env,
     ) as runner:
         turn(sessions, "a")
         runner.wait(newest(sessions), timeout=20)
@@ -86,24 +77,24 @@ def test_our_runner_follows_an_application_in_memory() -> None:
         assert MaterialisedViews(sessions, runner.view).view("a") == sessions.view("a")
 
 
-def test_what_was_there_before_is_applied_in_pages(sessions: SessionService, path: Path) -> None:
+def test_what_was_there_before_is_applied_in_pages(sessions: SessionService, database: Database) -> None:
     sizes: list[int] = []
 
-    class Watched(SqliteViewStore):
+    class Watched(database.view_class):  # type: ignore[misc,name-defined] # whichever it is
         def apply(self, batch: Sequence[Positioned]) -> None:
             sizes.append(len(batch))
             super().apply(batch)
 
     life = live(sessions, 5, 120)
-    with running(path, Watched) as runner:
+    with running(database, Watched) as runner:
         runner.wait(newest(sessions), timeout=20)
     assert sizes == [newest(sessions)]
-    assert agree(path, sessions, life.names)
+    assert agree(database, sessions, life.names)
 
 
-def test_an_append_is_read_by_waiting_for_its_version(sessions: SessionService, path: Path) -> None:
+def test_an_append_is_read_by_waiting_for_its_version(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
-    with running(path) as runner, closing_store(path) as store:
+    with running(database) as runner, database.view_store() as store:
         runner.wait(newest(sessions), timeout=20)
         stored = MaterialisedViews(sessions, store)
         for number in range(20):
@@ -111,9 +102,9 @@ def test_an_append_is_read_by_waiting_for_its_version(sessions: SessionService, 
             assert stored.view("a", at_least=version, timeout=20).version == version
 
 
-def test_an_append_is_read_in_another_process(sessions: SessionService, path: Path) -> None:
+def test_an_append_is_read_in_another_process(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
-    with worker("follow", path) as process, closing_store(path) as store:
+    with worker("follow", database) as process, database.view_store() as store:
         version = sessions.append_message("a", Message.user("heron")).version
         stored = MaterialisedViews(sessions, store)
         assert stored.view("a", at_least=version, timeout=30) == sessions.view("a")
@@ -125,9 +116,9 @@ def test_waiting_asks_at_once_and_not_after_a_sleep() -> None:
     assert poll(lambda: next(asked), timeout=0)
 
 
-def test_several_runners_apply_every_event_once(sessions: SessionService, path: Path) -> None:
+def test_several_runners_apply_every_event_once(sessions: SessionService, database: Database) -> None:
     live(sessions, 2, 20)
-    with running(path) as one, running(path) as other, worker("follow", path) as process:
+    with running(database) as one, running(database) as other, worker("follow", database) as process:
         for number in range(5):
             sessions.create(f"b{number}")
             turn(sessions, f"b{number}")
@@ -137,50 +128,52 @@ def test_several_runners_apply_every_event_once(sessions: SessionService, path: 
             runner.wait(newest(sessions), timeout=30)
         assert (one.restarts, other.restarts) == (0, 0)
         assert finish(process) == 0
-    assert agree(path, sessions, [f"b{number}" for number in range(5)])
+    assert agree(database, sessions, [f"b{number}" for number in range(5)])
 
 
-def test_a_runner_that_is_killed_goes_on_from_its_tracking_row(sessions: SessionService, path: Path) -> None:
+def test_a_runner_that_is_killed_goes_on_from_its_tracking_row(
+    sessions: SessionService, database: Database
+) -> None:
     life = live(sessions, 4, 60)
     before = 0
     for _ in range(3):
-        with worker("follow", path, "slow") as process:
+        with worker("follow", database, "slow") as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if line.strip().isdigit() and int(line) > before + 5:
                     break
             process.send_signal(signal.SIGKILL)
             assert process.wait(30) == -signal.SIGKILL
-        now = tracked(path)
+        now = tracked(database)
         assert now is not None
         assert before < now <= (newest(sessions) or 0)
         before = now
-    with running(path) as runner:
+    with running(database) as runner:
         runner.wait(newest(sessions), timeout=30)
-    assert agree(path, sessions, life.names)
+    assert agree(database, sessions, life.names)
 
 
-def test_it_survives_a_database_that_fails_for_a_while(sessions: SessionService, path: Path) -> None:
+def test_it_survives_a_database_that_fails_for_a_while(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     failures = iter([True, True, False])
 
-    class Hiccups(SqliteViewStore):
+    class Hiccups(database.view_class):  # type: ignore[misc,name-defined] # whichever it is
         def apply(self, batch: Sequence[Positioned]) -> None:
             if next(failures, False):
                 raise OperationalError("disk I/O error")
             super().apply(batch)
 
-    with running(path, Hiccups) as runner:
+    with running(database, Hiccups) as runner:
         runner.wait(newest(sessions), timeout=30)
         turn(sessions, "a")
         runner.wait(newest(sessions), timeout=30)
         assert runner.restarts == 2
-    assert agree(path, sessions, ["a"])
+    assert agree(database, sessions, ["a"])
 
 
-def test_it_survives_a_subscription_that_fails(sessions: SessionService, path: Path) -> None:
+def test_it_survives_a_subscription_that_fails(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
-    with running(path) as runner:
+    with running(database) as runner:
         runner.wait(newest(sessions), timeout=30)
         current: Any = vars(runner)["_runner"]
         inner = current._subscription.subscription
@@ -189,22 +182,24 @@ def test_it_survives_a_subscription_that_fails(sessions: SessionService, path: P
         turn(sessions, "a")
         runner.wait(newest(sessions), timeout=30)
         assert runner.restarts == 1
-    assert agree(path, sessions, ["a"])
+    assert agree(database, sessions, ["a"])
 
 
-def test_a_handler_that_fails_stops_it_and_is_not_passed_over(sessions: SessionService, path: Path) -> None:
+def test_a_handler_that_fails_stops_it_and_is_not_passed_over(
+    sessions: SessionService, database: Database
+) -> None:
     sessions.create("a")
 
-    class Broken(SqliteViewStore):
+    class Broken(database.view_class):  # type: ignore[misc,name-defined] # whichever it is
         def apply(self, batch: Sequence[Positioned]) -> None:
             raise KeyError(f"a mistake in the code for {len(batch)} events")
 
-    runner = running(path, Broken)
+    runner = running(database, Broken)
     with pytest.raises(ProjectionStoppedError) as raised:
         runner.run_forever(timeout=30)
     runner.stop()
     assert isinstance(raised.value.__cause__, KeyError)
-    assert tracked(path) is None
+    assert tracked(database) is None
 
 
 def test_a_lost_notification_does_not_block_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,24 +214,9 @@ def test_a_lost_notification_does_not_block_for_ever(monkeypatch: pytest.MonkeyP
         runner.wait(newest(sessions), timeout=20)
 
 
-def test_nothing_is_left_running(sessions: SessionService, path: Path) -> None:
+def test_nothing_is_left_running(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     before = set(threading.enumerate())
-    with running(path) as runner:
+    with running(database) as runner:
         runner.wait(newest(sessions), timeout=30)
     assert set(threading.enumerate()) - before == set()
-
-
-class closing_store:  # noqa: N801 - reads as contextlib.closing
-    """A view store of this file that is closed at the end."""
-
-    def __init__(self, path: Path) -> None:
-        self._datastore = SQLiteDatastore(str(path))
-        self._store = SqliteViewStore(self._datastore)
-        self._store.create_table()
-
-    def __enter__(self) -> SqliteViewStore:
-        return self._store
-
-    def __exit__(self, *_: object) -> None:
-        self._datastore.close()

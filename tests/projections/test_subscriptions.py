@@ -12,11 +12,19 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.projection import ApplicationSubscription
 from tests.projections.activity import FOLLOWABLE, PLAIN, env_of, service_on, turn
+from tests.projections.databases import SqliteFile
 from tests.projections.processes import worker
 
 from turnlog.application.service import SessionService
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.sqlite.subscribing import SqliteSubscription
+
+
+@pytest.fixture
+def sessions(path: Path) -> Iterator[SessionService]:
+    """A service on a file."""
+    with service_on(path) as service:
+        yield service
 
 
 @pytest.fixture
@@ -68,7 +76,10 @@ def test_it_sees_what_another_process_records(
     sessions: SessionService, path: Path, stopper: list[ApplicationSubscription[UUID]]
 ) -> None:
     sessions.create("a")
-    with subscribed(sessions, stopper) as subscription, worker("append", path, "a", 50) as process:
+    with (
+        subscribed(sessions, stopper) as subscription,
+        worker("append", SqliteFile(path), "a", 50) as process,
+    ):
         seen = [next(subscription)[1].notification_id for _ in range(51)]
         assert process.wait(60) == 0
     assert seen == list(range(1, 52))

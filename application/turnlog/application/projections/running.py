@@ -119,6 +119,7 @@ class SupervisedRunner(Generic[TStore]):
         self._is_stopping = Event()
         self._has_ended = Event()
         self._runner: SessionProjectionRunner[TStore] | None = None
+        self._reached: int | None = None
         self._error: BaseException | None = None
         self.restarts = 0
         """How often a new runner had to be made."""
@@ -130,11 +131,8 @@ class SupervisedRunner(Generic[TStore]):
 
         def is_there() -> bool:
             self._raise_error()
-            runner = self._runner
-            try:
-                return runner is not None and runner.view.has_tracking_id(runner.app_name, position)
-            except (PersistenceError, StorageError):
-                return False
+            reached = self._position()
+            return position is None or (reached is not None and reached >= position)
 
         if not poll(is_there, timeout):
             raise TimeoutError(f"Position {position} was not applied in {timeout:g} seconds.")
@@ -203,13 +201,27 @@ class SupervisedRunner(Generic[TStore]):
             view_class=self._view_class,
             env=self._env,
         )
-        with runner:
-            while not self._is_stopping.is_set() and not runner.is_interrupted.is_set():
-                runner.is_interrupted.wait(0.05)
+        try:
+            with runner:
+                while not self._is_stopping.is_set() and not runner.is_interrupted.is_set():
+                    runner.is_interrupted.wait(0.05)
+        finally:
+            self._reached = self._position()
+            self._runner = None
+            _close(runner.view)
 
     def _position(self) -> int | None:
         runner = self._runner
+        if runner is None:
+            return self._reached
         try:
-            return None if runner is None else runner.view.max_tracking_id(runner.app_name)
+            return runner.view.max_tracking_id(runner.app_name)
         except (PersistenceError, StorageError):
-            return None
+            return self._reached
+
+
+def _close(view: TrackingRecorder) -> None:
+    """Close the connections of a store; the framework leaves them open, and each new runner has new ones."""
+    close = getattr(getattr(view, "datastore", None), "close", None)
+    if close is not None:
+        close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, LiteralString
+from typing import Any, ClassVar, Final, LiteralString
 
 from eventsourcing.postgres import PostgresDatastore
 from psycopg import Cursor
@@ -13,6 +13,9 @@ from turnlog.application.projections.batches import Positioned
 from turnlog.application.projections.following import FollowerStore
 from turnlog.domain.errors import InvalidSettingError
 from turnlog.infrastructure.postgres.tracking import LockedTracking
+
+_TRACKING: Final = "turnlog_followers_tracking"
+"""One table for all followers, with a row for each name."""
 
 _OWN_SCHEMA: LiteralString = (
     "SELECT set_config('search_path', quote_ident(%s) || ', ' || current_setting('search_path'), true)"
@@ -32,6 +35,7 @@ class PostgresFollowerStore(FollowerStore[Cursor[DictRow]], LockedTracking):
     def __init__(self, datastore: PostgresDatastore, **kwargs: Any) -> None:
         if not self.name:
             raise InvalidSettingError(f"{type(self).__name__} has no name: set `name`, for its position.")
+        kwargs["tracking_table_name"] = _TRACKING  # not that of the projection, which may be derived
         super().__init__(datastore, **kwargs)
 
     @property

@@ -51,8 +51,8 @@ _TRACKED: Final[LiteralString] = """
 class PostgresReadModels(ReadModels):
     """The read models of the database that an application stores its events in.
 
-    The view is that of the store in `turnlog_views`; where this follows another application, it is the one
-    whose projection has the name of this application in front, as `sessions1_turnlog_view`.
+    The view is that of the store in `turnlog_views`; where this follows another application, that of the
+    store whose name has this application in front, as `shop_turnlog_view`.
     """
 
     def __init__(self, app: Application[UUID]) -> None:
@@ -169,13 +169,12 @@ class PostgresReadModels(ReadModels):
     def _view_store(self, cursor: Cursor[DictRow]) -> PostgresViewStore:
         """The store that follows this application, or else one whose tables are still to be made."""
         datastore = self._recorder.datastore
-        own = f"{self._application}_{view.NAME}"
-        names = view.tables_of(datastore.schema, own)
-        is_own = not tables.is_missing(cursor, "to_regclass", names.regclass("views"))
-        names = view.tables_of(datastore.schema, view.NAME)
-        is_own = is_own or view.followed_log(cursor, names) not in (None, self._application)
-        name = own if is_own else view.NAME
-        return PostgresViewStore(datastore, tracking_table_name=f"{name}_tracking")
+        usual, own = PostgresViewStore.name, f"{self._application}_{PostgresViewStore.name}"
+        own_views = view.tables_of(datastore.schema, own).regclass("views")
+        if tables.is_missing(cursor, "to_regclass", own_views):
+            log = view.followed_log(cursor, view.tables_of(datastore.schema, usual))
+            return PostgresViewStore(datastore, name=usual if log in (None, self._application) else own)
+        return PostgresViewStore(datastore, name=own)
 
     def _present(self, cursor: Cursor[DictRow]) -> tuple[str, ...]:
         def has(names: tables.Names, name: str) -> bool:

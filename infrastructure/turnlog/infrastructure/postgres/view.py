@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, Final, LiteralString
+from typing import Any, ClassVar, Final, LiteralString
 from uuid import UUID
 
 from eventsourcing.postgres import PostgresDatastore
@@ -21,9 +21,6 @@ from turnlog.infrastructure.postgres import rules
 from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.tables import Names, is_missing
 from turnlog.infrastructure.postgres.tracking import LockedTracking
-
-NAME: Final = "turnlog_view"
-"""What the names of its tables begin with, as that of its table of tracking does."""
 
 CREATE: Final[tuple[LiteralString, ...]] = (
     """
@@ -75,7 +72,7 @@ _PUT: Final[LiteralString] = """
 
 
 def tables_of(schema: str, name: str) -> Names:
-    """The tables of a view store, whose table of tracking has this name with `_tracking`."""
+    """The tables of a view store of this name."""
     return Names(
         schema,
         {
@@ -90,16 +87,20 @@ def tables_of(schema: str, name: str) -> Names:
 class PostgresViewStore(ViewStore, LockedTracking):
     """The materialised view in a PostgreSQL database, that of the log or another one.
 
-    Its tables are named after the projection: `turnlog_views` and `turnlog_view_messages`, unless one that is
-    derived from `ViewProjection` has another name. A store follows the log of one application; several in
-    one schema need projections of different names.
+    Its tables are `turnlog_views` and `turnlog_view_messages`. It follows the log of one application: for
+    another one in the same schema derive a store with a `name` of its own.
     """
 
-    def __init__(
-        self, datastore: PostgresDatastore, *, tracking_table_name: str = f"{NAME}_tracking", **kwargs: Any
-    ) -> None:
-        super().__init__(datastore, tracking_table_name=tracking_table_name, **kwargs)
-        self.tables = tables_of(datastore.schema, tracking_table_name.removesuffix("_tracking"))
+    name: ClassVar[str] = "turnlog_view"
+    """What the names of its tables begin with."""
+
+    def __init__(self, datastore: PostgresDatastore, *, name: str | None = None, **kwargs: Any) -> None:
+        prefix = name or self.name
+        kwargs["tracking_table_name"] = (
+            f"{prefix}_tracking"  # not that of the projection, which may be derived
+        )
+        super().__init__(datastore, **kwargs)
+        self.tables = tables_of(datastore.schema, prefix)
         self._log: str | None = None
 
     @property
@@ -192,8 +193,8 @@ class PostgresViewStore(ViewStore, LockedTracking):
 
 def _of_another_log(table: str, found: str | None, log: str) -> InvalidSettingError:
     return InvalidSettingError(
-        f"The table {table!r} holds views of the application {found!r}, not of {log!r}: let the projection "
-        f"of each have a name of its own, as in `class Views(ViewProjection): name = '{log}_{NAME}'`."
+        f"The table {table!r} holds views of the application {found!r}, not of {log!r}: let the store of "
+        f"each have a name of its own, as in `class Views(PostgresViewStore): name = '{log}_turnlog_view'`."
     )
 
 
