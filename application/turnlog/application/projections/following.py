@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
-from eventsourcing.persistence import ApplicationRecorder, Mapper, Tracking
+from eventsourcing.application import Application
+from eventsourcing.persistence import (
+    ApplicationRecorder,
+    Mapper,
+    PersistenceError,
+    ProgrammingError,
+    Tracking,
+)
 from eventsourcing.popo import POPOTrackingRecorder
 from eventsourcing.projection import ApplicationSubscription, Projection
 
@@ -28,10 +36,15 @@ from turnlog.application.projections.nudging import nudge
 from turnlog.application.projections.waiting import PromptWait
 from turnlog.application.service import SessionService
 from turnlog.application.storage import storage_errors
-from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.domain.events import StreamEvent
 
 T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+
+_logger = logging.getLogger("turnlog")
 
 
 class FollowerStore(PromptWait, Generic[T]):
@@ -137,7 +150,7 @@ class SessionFeed:
 
     It begins behind the position `after`, or at the beginning of the log. Whoever reads it remembers the
     position of what was processed; what is remembered in another place than the result may be seen again
-    after a crash, by the same position.
+    after a crash, by the same position. When the database fails it goes on where it was as soon as it can.
 
         with SessionFeed(sessions, after=position) as feed:
             for entry in feed: ...
@@ -149,11 +162,13 @@ class SessionFeed:
                 "A feed shows the sessions of all principals: make it from the service itself, not a scope."
             )
         core = cast("ServiceCore", service)
+        self._app = core.app
         self._namespace = core.namespace
         self._reader = FollowedReader(core.app.recorder, core.app.mapper)
-        with storage_errors():
-            self._subscription = ApplicationSubscription(core.app, gt=after)
+        self._reached = after
         self._is_stopping = Event()
+        with storage_errors():
+            self._subscription = _Nudged(self._app, after)
 
     def stop(self) -> None:
         """Let the iteration end, from whichever thread."""
@@ -161,9 +176,7 @@ class SessionFeed:
         self._subscription.stop()
 
     def __enter__(self) -> Self:
-        self._subscription.__enter__()
-        self._nudging = Thread(target=nudge, args=(self._subscription, self._is_stopping), daemon=True)
-        self._nudging.start()
+        self._subscription.start()
         return self
 
     def __exit__(
@@ -173,16 +186,65 @@ class SessionFeed:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        self._subscription.__exit__(error_type, error, traceback)
-        self._nudging.join()
+        self._subscription.close()
 
     def __iter__(self) -> Iterator[Followed]:
-        for event, tracking in self._subscription:
-            known = event if isinstance(event, StreamEvent) else None
-            followed = self._reader.read(Positioned(tracking.notification_id, known))
-            if followed is not None and self._is_ours(followed):
-                yield followed
+        while not self._is_stopping.is_set():
+            try:
+                for event, tracking in self._subscription:
+                    known = event if isinstance(event, StreamEvent) else None
+                    followed = self._reader.read(Positioned(tracking.notification_id, known))
+                    self._reached = tracking.notification_id
+                    if followed is not None and self._is_ours(followed):
+                        yield followed
+                return
+            except (PersistenceError, StorageError) as error:
+                if isinstance(error, ProgrammingError):
+                    raise
+                _logger.warning("A feed failed (%s); it goes on where it was.", type(error).__name__)
+            self._subscribe_anew()
+
+    def _subscribe_anew(self) -> None:
+        """As soon as the database is there again."""
+        self._subscription.close()
+        pause = _FIRST_PAUSE
+        while not self._is_stopping.wait(pause):
+            try:
+                self._subscription = _Nudged(self._app, self._reached)
+            except (PersistenceError, StorageError):
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                self._subscription.start()
+                break
+        if self._is_stopping.is_set():  # perhaps before there was this subscription to stop
+            self._subscription.stop()
 
     def _is_ours(self, followed: Followed) -> bool:
         """Whether it is of this namespace; of a deletion whose name is gone nobody can say."""
         return followed.session_id is None or followed.namespace == self._namespace
+
+
+class _Nudged:
+    """A subscription that looks at the log from time to time."""
+
+    def __init__(self, app: Application[Any], after: int | None) -> None:
+        self._subscription = ApplicationSubscription[Any](app, gt=after)
+        self._is_stopping = Event()
+        self._nudging = Thread(target=nudge, args=(self._subscription, self._is_stopping), daemon=True)
+
+    def start(self) -> None:
+        self._subscription.__enter__()
+        self._nudging.start()
+
+    def __iter__(self) -> Iterator[tuple[Any, Tracking]]:
+        return iter(self._subscription)
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._subscription.stop()
+
+    def close(self) -> None:
+        self.stop()
+        self._subscription.__exit__(None, None, None)
+        if self._nudging.is_alive():
+            self._nudging.join()
