@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def states(database: Database) -> list[bytes]:
 
 
 @contextmanager
-def followed(sessions: SessionService, database: Database) -> Iterator[MaterialisedViews]:
+def followed(sessions: SessionService, database: Database) -> Generator[MaterialisedViews]:
     """The views, caught up."""
     with database.view_store() as store:
         stored = MaterialisedViews(sessions, store)

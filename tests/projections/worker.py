@@ -27,14 +27,15 @@ def append(database: Database, name: str, count: str) -> None:
 def slow(kind: type[Any]) -> type[Any]:
     """A store that applies event by event, and says so, for somebody to kill it in between."""
 
-    class Slow(kind):  # type: ignore[misc] # whichever store it is
-        def apply(self, batch: Sequence[Positioned]) -> None:
-            for item in batch:
-                super().apply([item])
-                print(item.position, flush=True)
-                time.sleep(0.002)
+    apply: Callable[[Any, Sequence[Positioned]], None] = kind.apply
 
-    return Slow
+    def slowly(self: Any, batch: Sequence[Positioned]) -> None:
+        for item in batch:
+            apply(self, [item])
+            print(item.position, flush=True)
+            time.sleep(0.002)
+
+    return type("Slow", (kind,), {"apply": slowly})
 
 
 def follow(database: Database, kind: str = "plain") -> None:

@@ -264,11 +264,14 @@ class PostgresViewRows:
 
     def flush(self) -> None:
         """Write what is new."""
-        for statement, rows in ((_WRITE_HEADS, self._heads), (_PUT, self._messages)):
-            if rows:
-                columns = [list(column) for column in zip(*rows, strict=True)]
-                self._cursor.execute(self._names.sql(statement), columns)
+        self._write(_WRITE_HEADS, self._heads)
+        self._write(_PUT, self._messages)
         self._heads, self._messages = [], []
+
+    def _write(self, statement: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            self._cursor.execute(self._names.sql(statement), columns)
 
 
 def _view(rows: Sequence[DictRow], version: int, named: str | None) -> StoredView:
