@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any, LiteralString
 
 import pytest
@@ -19,18 +18,7 @@ from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
 from turnlog.infrastructure.postgres import PostgresViewStore
 
-
-@pytest.fixture
-def database() -> PostgresSchema:
-    """A schema."""
-    return PostgresSchema()
-
-
-@pytest.fixture
-def sessions(database: PostgresSchema) -> Iterator[SessionService]:
-    """A service whose connections nobody ends."""
-    with database.service() as service:
-        yield service
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 
 class Connections:

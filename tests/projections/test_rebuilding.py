@@ -25,7 +25,8 @@ from turnlog.application.sessions import Sessions
 from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError
 from turnlog.domain.ids import aggregate_id
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.postgres import PlainPostgresEraser
+from turnlog.infrastructure.postgres import PlainPostgresEraser, PostgresReadModels
+from turnlog.infrastructure.sqlite import SqliteReadModels
 from turnlog.infrastructure.sqlite.plain import PlainSqliteEraser
 
 HERON = EventQuery(keywords="heron")
@@ -142,12 +143,13 @@ def test_an_index_goes_on_behind_its_rebuild(sessions: SessionService, database:
     assert database.models(sessions.app).compare().differences == ()
 
 
-def at_progress(steps: list[Callable[[], object]]) -> Callable[[int], object]:
+def at_progress(steps: Sequence[Callable[[], object]]) -> Callable[[int], object]:
     """Takes one of the steps each time that progress is told."""
+    left = list(steps)
 
     def told(_: int) -> None:
-        if steps:
-            steps.pop(0)()
+        if left:
+            left.pop(0)()
 
     return told
 
@@ -329,3 +331,9 @@ def test_an_event_that_cannot_be_read_is_named(database: Database) -> None:
 def test_a_model_that_does_not_exist_is_refused(sessions: SessionService, database: Database) -> None:
     with pytest.raises(InvalidSettingError, match="view, recall, directory"):
         database.models(sessions.app).rebuild(["summary"])
+
+
+@pytest.mark.parametrize("kind", [SqliteReadModels, PostgresReadModels])
+def test_an_application_elsewhere_is_refused(kind: type[SqliteReadModels] | type[PostgresReadModels]) -> None:
+    with SessionService() as sessions, pytest.raises(InvalidSettingError, match="recorder: its read models"):
+        kind(sessions.app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,17 +38,7 @@ from turnlog.infrastructure.postgres import (
 ZEBRA = EventQuery(keywords="zebra")
 
 
-@pytest.fixture
-def database() -> PostgresSchema:
-    """A schema."""
-    return PostgresSchema()
-
-
-@pytest.fixture
-def sessions(database: PostgresSchema) -> Iterator[SessionService]:
-    """A service on it."""
-    with database.service() as service:
-        yield service
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 
 def listed(sessions: SessionService) -> list[str]:
@@ -407,6 +396,13 @@ def test_a_missing_view_is_made_by_its_first_rebuild(
         assert store.position() == sessions.app.recorder.max_notification_id()
 
 
-def test_an_application_elsewhere_is_refused() -> None:
-    with SessionService() as sessions, pytest.raises(InvalidSettingError, match="no PostgreSQL recorder"):
-        PostgresReadModels(sessions.app)
+def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
+    sessions: SessionService, database: PostgresSchema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "PAGE", 10)
+    filled(sessions, "a", "b", turns=40)
+    steps = [*[lambda: None] * 8, lambda: sessions.delete("a")]
+    PostgresReadModels(sessions.app).rebuild(["recall"], at_progress(steps))
+    kept = database.rows("SELECT position FROM turnlog_sessions")
+    for table in ("turnlog_recall", "turnlog_recall_mark"):
+        assert database.rows(f"SELECT DISTINCT position FROM {table}") == kept

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from tests.projections.activity import live, turn
@@ -17,20 +15,10 @@ from turnlog.application.service import SessionService
 from turnlog.domain.errors import StorageError
 from turnlog.infrastructure.sqlite import SqliteReadModels
 
-
-@pytest.fixture
-def database(path: Path) -> SqliteFile:
-    """A file."""
-    return SqliteFile(path)
+sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
-@pytest.fixture
-def sessions(database: SqliteFile) -> Iterator[SessionService]:
-    """A service on it."""
-    with database.service() as service:
-        yield service
-
-
+@sqlite
 def test_the_index_is_whole_for_fts5_after_it_was_rebuilt(
     sessions: SessionService, database: SqliteFile
 ) -> None:
@@ -41,6 +29,7 @@ def test_the_index_is_whole_for_fts5_after_it_was_rebuilt(
     database.change(*(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')" for name in names))
 
 
+@sqlite
 def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
     sessions: SessionService, database: SqliteFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +48,7 @@ def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
     assert documents == {2}
 
 
+@sqlite
 def test_an_entry_of_the_index_that_the_log_does_not_have_is_named(
     sessions: SessionService, database: SqliteFile
 ) -> None:
@@ -72,6 +62,7 @@ def test_an_entry_of_the_index_that_the_log_does_not_have_is_named(
     assert "900" in one.detail
 
 
+@sqlite
 def test_comparing_writes_nothing(database: SqliteFile) -> None:
     with database.service() as sessions:
         live(sessions, 1, 30)
