@@ -1,7 +1,7 @@
 """Processes at one store: python -m tests.processes SETTINGS FOLDER together|killed COUNT SIZE.
 
-`together` lets COUNT processes make SIZE calls each, `killed` kills COUNT of them, SIZE of which are always at
-work; both have readers beside them. Prints as JSON what happened and all that the readers found.
+`together` lets COUNT processes make SIZE calls each; `killed` kills COUNT of them, SIZE of which are always
+at work. Both have a reader beside them. Prints as JSON what happened and all that the reader found.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def live(env: Mapping[str, str], folder: Path, name: str, start: Any, steps: int
     (folder / f"passes-{name}").write_text(json.dumps(life.passes))
 
 
-def live_on(env: Mapping[str, str], folder: Path, name: str, over: Any, killed: str | None) -> None:
+def live_on(env: Mapping[str, str], folder: Path, name: str, over: Any, before: str | None) -> None:
     """Go on where the killed one stopped, until it is over."""
     with service(env) as sessions:
         life = Life(sessions, name, folder)
-        if killed is not None:
-            life.go_on_for(killed, folder)
+        if before is not None:
+            life.go_on_for(before, folder)
         life.begin()
         while not over.is_set():
             life.step()

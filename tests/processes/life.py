@@ -1,4 +1,4 @@
-"""What one process does to a store that others use too: everything at random, and a journal of all it was told."""
+"""What one process does to a store that others use too, at random, and a journal of all that it was told."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from turnlog.application.context import event_context
 from turnlog.application.compacting import OnRace
+from turnlog.application.context import event_context
 from turnlog.application.service import SessionService
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import CompactionResult, SummaryRequest
@@ -20,7 +20,6 @@ from turnlog.domain.errors import (
     SessionIdUnavailableError,
     SessionNotFoundError,
     StorageError,
-    TurnlogError,
     VersionConflictError,
     WriteUncertainError,
 )
@@ -159,7 +158,9 @@ class Life:
         session_id = self._session()
         version = self._sessions.version(session_id) - self._random.choice((0, 0, 0, 1))
         stored = self._append(
-            [NewEvent(message=Message.user(self._text()), id=self._id())], session_id, expected_version=version
+            [NewEvent(message=Message.user(self._text()), id=self._id())],
+            session_id,
+            expected_version=version,
         )
         assert all(event.version == version + 1 for event in stored)
 
@@ -270,9 +271,7 @@ class Life:
 
     # --- how a call is made
 
-    def _call(
-        self, kind: str, session_id: str, count: int, ids: Sequence[str | None] = ()
-    ) -> _Call:
+    def _call(self, kind: str, session_id: str, count: int, ids: Sequence[str | None] = ()) -> _Call:
         """A call that writes so many events if it writes any; `ids` where it can be asked for again."""
         call = self._next_call()
         given = [one for one in ids if one is not None] if None not in ids else []
@@ -322,15 +321,7 @@ class _Call:
         return True
 
 
-def found_by_search(sessions: SessionService, word: str) -> list[tuple[str, int]]:
-    """Where a word was said, as a search over everything answers."""
-    return [(event.session_id, event.version) for event in sessions.search_all(EventQuery(keywords=word))]
-
-
-def refusal(call: Callable[[], object]) -> str:
-    """The name of the error of ours that a call raises; empty when it does not."""
-    try:
-        call()
-    except TurnlogError as error:
-        return type(error).__name__
-    return ""
+def found_by_search(sessions: SessionService, word: str | None = None) -> list[tuple[str, int]]:
+    """Where a word was said, or anything, as a search over all sessions answers."""
+    query = EventQuery(keywords=() if word is None else word)
+    return [(event.session_id, event.version) for event in sessions.search_all(query)]

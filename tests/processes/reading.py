@@ -59,7 +59,7 @@ def _torn(sessions: SessionService, session_id: str) -> Iterator[str]:
 def _seen_by_strangers(sessions: SessionService) -> Iterator[str]:
     """Law 12: to somebody else nothing is there."""
     stranger = sessions.scoped_to(_STRANGER)
-    if stranger.list_sessions() or found_by_search(stranger, "word"):
+    if stranger.list_sessions() or found_by_search(stranger):
         yield "law 12: a stranger finds sessions"
     for name in SHARED:
         if stranger.find(name) is not None or stranger.get_events(name):
@@ -102,7 +102,7 @@ def _search_problems(scope: SessionService, own: set[str], database: Database) -
         for row in rows
         if row.kind == "MessageAppended" and (text := text_of(row))
     }
-    if set(found_by_search(scope, "word")) != {place for place in said if place[0] in own}:
+    if set(found_by_search(scope)) != {place for place in said if place[0] in own}:
         yield "law 12: a search finds other messages than those of its scope"
     for place in random.Random(1).sample(sorted(said), min(40, len(said))):
         word = said[place].split()[0]

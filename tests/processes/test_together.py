@@ -64,7 +64,9 @@ def run(env: Mapping[str, str], folder: Path, how: str, count: int, size: int) -
 
 def judge(env: Mapping[str, str], folder: Path) -> list[str]:
     """All that is wrong with what they left, once the read models have caught up."""
-    journals = [line for file in folder.glob("journal-*") for line in file.read_text().splitlines(keepends=True)]
+    journals = [
+        line for file in folder.glob("journal-*") for line in file.read_text().splitlines(keepends=True)
+    ]
     with service(env) as sessions:
         sessions.sweep()
         found = list(compare(sessions, read_database(env)))

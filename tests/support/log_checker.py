@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -55,7 +56,7 @@ def project(rows: Iterable[StoredRow]) -> list[str]:
     behind: list[str] = []
     for row in rows:
         if row.kind == "Compacted":
-            boundary = [*(row.get("pinned") or ()), *(row.get("summary") or ()), *(row.get("preserved") or ())]
+            boundary = [*row.ids("pinned"), *row.ids("summary"), *row.ids("preserved")]
             behind = []
         elif row.kind == "MessageAppended":
             behind.append(row.get("event_id"))
@@ -71,7 +72,8 @@ def project_prefix(rows: Sequence[StoredRow]) -> list[str]:
 
 def session_id_of(rows: Sequence[StoredRow]) -> str | None:
     """The id that the session was opened with, None when it was erased."""
-    return rows[0].get("session_id")
+    opened: str | None = rows[0].get("session_id")
+    return opened
 
 
 def is_deleted(rows: Sequence[StoredRow]) -> bool:
@@ -81,9 +83,7 @@ def is_deleted(rows: Sequence[StoredRow]) -> bool:
 
 def alive(database: Database) -> dict[str, Sequence[StoredRow]]:
     """By session id the streams of sessions that were not deleted."""
-    return {
-        str(session_id_of(rows)): rows for rows in database.streams.values() if not is_deleted(rows)
-    }
+    return {str(session_id_of(rows)): rows for rows in database.streams.values() if not is_deleted(rows)}
 
 
 def metadata_of(rows: Sequence[StoredRow]) -> Mapping[str, Any]:
@@ -102,7 +102,7 @@ def text_of(row: StoredRow) -> str | None:
     if row.get("commitment") is not None:
         return None
     parts = json.loads(row.get("content") or "{}").get("parts", ())
-    texts = [part["content"] for part in parts if part["type"] == "text"]
+    texts: list[str] = [part["content"] for part in parts if part["type"] == "text"]
     return "\n".join(texts) if texts else None
 
 
@@ -174,9 +174,9 @@ def _order_problems(rows: Sequence[StoredRow], database: Database) -> Iterator[s
             yield f"a purged session keeps its first event and its tombstone, not {versions}"
     elif versions != list(range(len(rows))):
         yield f"law 6: its versions are {versions[:3]} … {versions[-3:]} in {len(rows)} rows"
-    if any(later.time < earlier.time for earlier, later in zip(rows, rows[1:], strict=False)):
+    if any(later.time < earlier.time for earlier, later in pairwise(rows)):
         yield "law 6: a recorded time goes backwards"
-    if any(later.place <= earlier.place for earlier, later in zip(rows, rows[1:], strict=False)):
+    if any(later.place <= earlier.place for earlier, later in pairwise(rows)):
         yield "law 6: the order of notifications is not that of versions"
 
 
@@ -237,7 +237,9 @@ def _id_problems(rows: Sequence[StoredRow]) -> Iterator[str]:
 
 
 def _redaction_problems(rows: Sequence[StoredRow], database: Database) -> Iterator[str]:
-    redacted = {row.get("redacted_version"): row for row in rows if row.kind == "ContentRedacted"}
+    redacted: dict[int, StoredRow] = {
+        row.get("redacted_version"): row for row in rows if row.kind == "ContentRedacted"
+    }
     for row in rows:
         if row.get("commitment") is not None and row.version not in redacted:
             yield f"law 1: version {row.version} lost its content without a redaction"
@@ -288,7 +290,7 @@ class _Fold:
                     promised = []
             if row.kind == "Compacted":
                 yield from self._boundary_problems(row, rows)
-                promised, written_at = list(row.get("summary") or ()), row.time
+                promised, written_at = list(row.ids("summary")), row.time
             self._move(row, said)
             yield from self._state_problems(row)
         if promised:
@@ -308,7 +310,7 @@ class _Fold:
             self._view, self._open = [], set()
         elif row.kind == "Compacted":
             named = project([row])
-            summary = set(row.get("summary") or ())
+            summary = set(row.ids("summary"))
             self._boundary = row.version
             by_id = {**self._all, **{one: Said(one, -1, "", None, True, (), ()) for one in summary}}
             self._view = [by_id[one] for one in named]
@@ -326,7 +328,7 @@ class _Fold:
 
     def _boundary_problems(self, row: StoredRow, rows: Sequence[StoredRow]) -> Iterator[str]:
         where = f"the boundary at version {row.version}"
-        pinned, summary, preserved = (row.get(name) or [] for name in ("pinned", "summary", "preserved"))
+        pinned, summary, preserved = (row.ids(name) for name in ("pinned", "summary", "preserved"))
         named = [*pinned, *summary, *preserved]
         if len(set(named)) < len(named):
             yield f"law 4: {where} names a message twice"
@@ -369,7 +371,9 @@ class _Fold:
         if gone & set(newest):
             yield "covers something of the newest turn"
         kept = [
-            one for one in conversation if one.id in preserved and one.branch is None and one.id not in answers
+            one
+            for one in conversation
+            if one.id in preserved and one.branch is None and one.id not in answers
         ]
         if kept and not kept[0].starts_turn:
             yield f"keeps a conversation that begins with {kept[0].id}, which starts no turn"
@@ -388,7 +392,9 @@ class _Fold:
         ranges, created, expires, _, _, *rest = text.split(";")
         if int(created) != _micros(self._opened):
             yield f"version {row.version} carries another time of creation"
-        expected = "" if self._expires is None else str((self._expires - self._opened) // timedelta(microseconds=1))
+        expected = (
+            "" if self._expires is None else str((self._expires - self._opened) // timedelta(microseconds=1))
+        )
         if expires != expected:
             yield f"version {row.version} carries another expiry"
         boundary = next((part for part in rest if part.startswith("b")), None)
@@ -407,8 +413,8 @@ class _Fold:
 
 
 def _said(row: StoredRow) -> Said:
-    content = json.loads(row.get("content"))
-    parts = content.get("parts") or content.get("form") or []
+    content: dict[str, Any] = json.loads(row.get("content"))
+    parts: list[dict[str, Any]] = content.get("parts") or content.get("form") or []
     return Said(
         row.get("event_id"),
         row.version,
@@ -504,7 +510,9 @@ def _row_problems(row: DirectoryRow, rows: Sequence[StoredRow]) -> Iterator[str]
 
 
 def _metadata_text(rows: Sequence[StoredRow]) -> str | None:
-    texts = [row.get("content") for row in rows if row.kind in ("SessionOpened", "MetadataUpdated")]
+    texts: list[str | None] = [
+        row.get("content") for row in rows if row.kind in ("SessionOpened", "MetadataUpdated")
+    ]
     return texts[-1]
 
 
@@ -538,7 +546,7 @@ def _index_problems(database: Database) -> Iterator[str]:
             continue
         indexed = database.block_marks.get(position, 0)
         inside = sorted(spans)
-        if any(later[0] <= earlier[1] for earlier, later in zip(inside, inside[1:], strict=False)):
+        if any(later[0] <= earlier[1] for earlier, later in pairwise(inside)):
             yield f"{session_id_of(rows)}: blocks of the index overlap"
         for row in rows:
             missing = not any(first <= row.version <= last for first, last in inside)
@@ -548,9 +556,7 @@ def _index_problems(database: Database) -> Iterator[str]:
             yield f"{session_id_of(rows)}: a block lies behind the mark of the index"
 
 
-def _full_text_problems(
-    database: Database, streams: Mapping[int, Sequence[StoredRow]]
-) -> Iterator[str]:
+def _full_text_problems(database: Database, streams: Mapping[int, Sequence[StoredRow]]) -> Iterator[str]:
     mark = database.index_mark or 0
     newest = max((row.place for rows in database.streams.values() for row in rows), default=0)
     if database.has_session_rows and newest - mark > _MAX_LAG + 1 and database.index_mark is not None:
@@ -569,7 +575,7 @@ def _full_text_problems(
             if terms is not None and row.place > mark:
                 yield f"{session_id_of(rows)}: version {row.version} is in the index, behind its mark"
             if text is not None and text.isascii() and len(text) > 2 and row.place <= mark:
-                expected = {text.lower()[at : at + 3] for at in range(len(text) - 2)}
+                expected = frozenset(text.lower()[at : at + 3] for at in range(len(text) - 2))
                 if terms != expected:
                     yield f"{session_id_of(rows)}: version {row.version} has other trigrams in the index"
 

@@ -38,6 +38,10 @@ class StoredRow:
         """The field of this name, None when it is not stored."""
         return self.fields.get(name)
 
+    def ids(self, name: str) -> Sequence[str]:
+        """The ids in the field of this name."""
+        return tuple(self.fields.get(name) or ())
+
 
 @dataclass(frozen=True)
 class DirectoryRow:
@@ -93,17 +97,17 @@ def _read_sqlite(path: Path, has_session_rows: bool) -> Database:
         connection.execute("BEGIN")
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-        def rows(table: str, columns: str = "*", order: str = "1") -> Sequence[Mapping[str, Any]]:
+        def rows(table: str, columns: str = "*") -> Sequence[Mapping[str, Any]]:
             if table not in names:
                 return []
-            return [
-                dict(row) for row in connection.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")
-            ]
+            return [dict(row) for row in connection.execute(f"SELECT {columns} FROM {table}")]
 
         streams, entries = _streams(rows("stored_events", "rowid AS place, *"))
         metadata = {row["number"]: row["content"] for row in rows("turnlog_metadata")}
         purged = {
-            UUID(row["originator_id"]): bool(row["purged"]) for row in rows("turnlog_erasures") if row["purged"]
+            UUID(row["originator_id"]): bool(row["purged"])
+            for row in rows("turnlog_erasures")
+            if row["purged"]
         }
         tracking = {row["application_name"]: row["notification_id"] for row in rows("tracking")}
         directory = {
@@ -154,23 +158,22 @@ def _trigrams(connection: sqlite3.Connection, parts: Sequence[int]) -> dict[int,
 
 def _read_postgres(schema: str, has_session_rows: bool) -> Database:
     kind = "" if has_session_rows else "plain_"
-    with psycopg.connect(server(), row_factory=dict_row) as connection:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,))
-        names = {row["tablename"] for row in found}
+    with psycopg.connect(server()) as connection, connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,))
+        names = {row["tablename"] for row in cursor.fetchall()}
 
-        def rows(table: str, order: str = "1") -> Sequence[Mapping[str, Any]]:
+        def rows(table: str) -> Sequence[Mapping[str, Any]]:
             if table not in names:
                 return []
-            query = sql.SQL("SELECT * FROM {} ORDER BY {}").format(
-                sql.Identifier(schema, table), sql.SQL(order)
-            )
-            return connection.execute(query).fetchall()
+            return cursor.execute(
+                sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, table))
+            ).fetchall()
 
         def ours(table: str) -> Sequence[Mapping[str, Any]]:
             return rows(f"sessions_turnlog_{kind}{table}")
 
-        events = rows("sessions_events", "notification_id")
+        events = rows("sessions_events")
         streams, entries = _streams([{**row, "place": row["notification_id"]} for row in events])
         metadata = {row["position"]: row["content"] for row in ours("metadata")}
         purged = {row["aggregate_id"] for row in ours("erasures") if row["purged"]}
