@@ -96,7 +96,7 @@ def figures(database: Database, promises: Mapping[str, Promise]) -> dict[str, in
 
 
 def test_processes_that_do_everything_at_once_break_no_law(env: Mapping[str, str], tmp_path: Path) -> None:
-    told = run(env, tmp_path, "together", 6 if IS_SOAK else 4, 1500 if IS_SOAK else 40)
+    told = run(env, tmp_path, "together", 6 if IS_SOAK else 4, 800 if IS_SOAK else 30)
     print(told)
     assert told["found"] == []
     assert judge(env, tmp_path) == []

@@ -276,6 +276,7 @@ class _Fold:
         self._boundary: int | None = None
         self._opened = _EPOCH
         self._carriers: set[int] = set()
+        self._message_at: set[int] = set()
 
     def problems(self, rows: Sequence[StoredRow]) -> Iterator[str]:
         """What is wrong with any of them."""
@@ -316,6 +317,7 @@ class _Fold:
             self._view = [by_id[one] for one in named]
         elif said is not None:
             self._all[said.id] = said
+            self._message_at.add(said.version)
             places = [place for place, one in enumerate(self._view) if one.id == said.id]
             if places:
                 self._view[places[0]] = said
@@ -406,10 +408,6 @@ class _Fold:
         mine = [one.version for one in self._view if one.version >= 0]
         if held != mine:
             yield f"law 2: version {row.version} carries another view than the log has"
-
-    @property
-    def _message_at(self) -> set[int]:
-        return {one.version for one in self._all.values()}
 
 
 def _said(row: StoredRow) -> Said:
