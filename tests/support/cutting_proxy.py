@@ -22,6 +22,8 @@ class CuttingProxy:
         self._lock = Lock()
         self._open: set[socket.socket] = set()
         self._awaited: bytes | None = None
+        self._refused: bytes | None = None
+        self._is_last = False
         self._is_dead = False
         self.cuts = 0
 
@@ -43,9 +45,22 @@ class CuttingProxy:
         port = str(self._listener.getsockname()[1])
         return {**postgres_env(schema), "POSTGRES_HOST": "127.0.0.1", "POSTGRES_PORT": port}
 
-    def cut_behind(self, command: str) -> None:
-        """Let the next command that holds this text be carried out, and cut instead of answering."""
+    def cut_behind(self, command: str, *, for_good: bool = False) -> None:
+        """Let the next command that holds this text be carried out, and cut instead of answering.
+
+        With `for_good` the server is unreachable from then on.
+        """
+        self._is_last = for_good
         self._awaited = command.encode()
+
+    def cut_before(self, command: str, *, for_good: bool = False) -> None:
+        """Cut instead of passing on the next command that holds this text."""
+        self._refused = command.encode()
+        self._is_last = for_good
+
+    def come_back(self) -> None:
+        """Let the server be reached again."""
+        self._is_dead = False
 
     def cut_all(self, *, for_good: bool = False) -> None:
         """Cut every connection; `for_good` makes the server unreachable from then on."""
@@ -72,17 +87,27 @@ class CuttingProxy:
     def _pass_commands(self, client: socket.socket, server: socket.socket, state: dict[str, bool]) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                if self._refused is not None and self._refused in data:
+                    self._refused = None
+                    self._cut_here()
+                    break
                 if self._awaited is not None and self._awaited in data:
                     self._awaited = None
                     state["is_cut"] = True
                 server.sendall(data)
         _cut(server)
+        _cut(client)
+
+    def _cut_here(self) -> None:
+        self.cuts += 1
+        if self._is_last:
+            self.cut_all(for_good=True)
 
     def _pass_answers(self, client: socket.socket, server: socket.socket, state: dict[str, bool]) -> None:
         with suppress(OSError):
             while data := server.recv(65536):
                 if state["is_cut"]:  # the answer comes when the transaction is committed
-                    self.cuts += 1
+                    self._cut_here()
                     break
                 client.sendall(data)
         _cut(client)

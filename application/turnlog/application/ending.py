@@ -251,8 +251,9 @@ class Ending(ServiceCore):
             nonlocal deleted
             deleted = session.is_expired(before)
             if deleted:
-                session.delete(now=self._now())
+                session.delete(now=self._now(), context=around)
 
+        around = merged_context(None)
         try:
             ended = self._writer.write(SessionKey(row.session_id, row.aggregate_id), decide)
         except (SessionNotFoundError, LegalHoldError):  # another sweep was first, or it has to stay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,12 +13,24 @@ from typing import TypeVar
 from eventsourcing.persistence import (
     ConnectionPoolClosedError,
     IntegrityError,
+    InterfaceError,
+    MapperDeserialisationError,
     OperationalError,
     PersistenceError,
     ProgrammingError,
 )
+from eventsourcing.utils import TopicError
 
-from turnlog.domain.errors import StorageError, StorageLockedError
+from turnlog.domain.errors import (
+    StorageDeniedError,
+    StorageError,
+    StorageFullError,
+    StorageLockedError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+    UnreadableEventError,
+    WriteUncertainError,
+)
 
 T = TypeVar("T")
 
@@ -27,50 +40,90 @@ _LOCKED = ("locked", "busy", "lock timeout", "deadlock")
 _CREATING = ("tuple concurrently updated", "pg_type_typname_nsp_index", "pg_class_relname_nsp_index")
 """What PostgreSQL says to processes that create the same tables at once: only one of them did."""
 
+_FULL = frozenset(("53100", "SQLITE_FULL", "SQLITE_IOERR_WRITE"))
+_READ_ONLY = frozenset(("25006",))
+_DENIED = frozenset(("42501", "SQLITE_PERM", "SQLITE_AUTH"))
+_UNSYNCED = frozenset(("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_TRUNCATE"))
+"""Error codes of PostgreSQL, and names of those of SQLite."""
+
 
 @contextmanager
 def storage_errors() -> Generator[None]:
-    """Raise what a database says as a `StorageError`; what the writer understands stays what it is."""
+    """Raise what a database says as a `StorageError`; what the writer understands stays what it is.
+
+    What a mapper cannot read is an `UnreadableEventError`.
+    """
     try:
         yield
     except (IntegrityError, ProgrammingError) as error:
-        if _is_about_tables(error) or is_locked(error):
+        if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED:
             raise storage_error(error) from error
         raise
-    except PersistenceError as error:
+    except (PersistenceError, sqlite3.Error) as error:
         raise storage_error(error) from error
+    except (TopicError, MapperDeserialisationError) as error:
+        raise UnreadableEventError(str(error).splitlines()[0]) from error
+
+
+@contextmanager
+def writing_errors() -> Generator[None]:
+    """The same around a save: where it broke off such that nobody knows, `WriteUncertainError`."""
+    try:
+        with storage_errors():
+            yield
+    except StorageError as error:
+        if isinstance(error, WriteUncertainError) or not _broke_off(error.__cause__):
+            raise
+        raise WriteUncertainError(_said(error.__cause__)) from error
 
 
 def storage_error(error: Exception) -> StorageError:
     """The error of ours for what a database said."""
-    said = str(error)
+    said = _said(error)
     if is_locked(error):
         return StorageLockedError(
             "The database stayed locked by another writer; nothing was written. "
             "Try again, or raise SQLITE_LOCK_TIMEOUT or POSTGRES_LOCK_TIMEOUT (seconds)."
         )
+    state, name = _state_of(error), _sqlite_name(error)
+    if state in _FULL or name in _FULL:
+        return StorageFullError(said)
+    if state in _READ_ONLY or name.startswith("SQLITE_READONLY"):
+        return StorageReadOnlyError(said)
+    if state in _DENIED or name in _DENIED:
+        return StorageDeniedError(said)
     if "file is not a database" in said or "malformed" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
-        return StorageError(f"This database was not made by turnlog ({said}). Name another file.")
-    if _state_of(error) == "3F000":
+        return StorageError(
+            f"This database was not made by turnlog, or by another version of it ({said}). "
+            "Nothing was written: name another file, or use that version."
+        )
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StorageError(
+            f"The database file cannot be opened ({said}): it is no file, its folder does not exist, or this "
+            "user may not. Nothing was written."
+        )
+    if state == "3F000":
         return StorageError(f"The database refused: {said}. Create it, or name another one.")
     if _is_about_tables(error) and "does not exist" in said:
         return StorageError(
-            f"The tables of turnlog are not in this database ({said.splitlines()[0]}). Name another one, or "
+            f"The tables of turnlog are not in this database ({said}). Name another one, or "
             "let an application make them once with CREATE_TABLE=yes."
         )
     if isinstance(error, ConnectionPoolClosedError):
         return StorageError("The service, or the application it runs on, was closed.")
+    if _is_lost(error):
+        return StorageUnavailableError(f"The server of the database does not answer ({said}). Try again.")
     return StorageError(f"The database refused: {said}")
 
 
 def is_locked(error: BaseException) -> bool:
     """Whether the database was busy with somebody else's write."""
-    said = str(error)
     if _is_creating(error):
         return True
-    return isinstance(error, OperationalError) and any(word in said for word in _LOCKED)
+    is_refusal = isinstance(error, (OperationalError, sqlite3.OperationalError))
+    return is_refusal and any(word in str(error) for word in _LOCKED)
 
 
 def _is_creating(error: BaseException | None) -> bool:
@@ -86,6 +139,30 @@ def _is_about_tables(error: BaseException) -> bool:
 def _state_of(error: BaseException) -> str:
     """The error code of PostgreSQL, if it is one of its errors."""
     return str(getattr(error.__cause__, "sqlstate", None))
+
+
+def _sqlite_name(error: BaseException) -> str:
+    """The name of the error code of SQLite, if it is one of its errors."""
+    raised = error if isinstance(error, sqlite3.Error) else error.__cause__
+    return str(getattr(raised, "sqlite_errorname", None))
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether the connection to a server broke, was ended, or was not to be had."""
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return False
+    state = getattr(error.__cause__, "sqlstate", "")
+    return state is None or state.startswith(("08", "57P"))
+
+
+def _broke_off(error: BaseException | None) -> bool:
+    """Whether a write ended such that it may be stored: without an answer, or by a disk that did not sync."""
+    return error is not None and (_is_lost(error) or _sqlite_name(error) in _UNSYNCED)
+
+
+def _said(error: BaseException | None) -> str:
+    """What a database said, without where in its own functions it was."""
+    return next(iter(str(error).splitlines()), "")
 
 
 def unlocked(action: Callable[[], T]) -> T:

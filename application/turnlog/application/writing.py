@@ -13,7 +13,7 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import IntegrityError, ProgrammingError
 
 from turnlog.application.ledger import Ledger, TrailingLedger
-from turnlog.application.storage import pause, storage_errors, unlocked
+from turnlog.application.storage import pause, unlocked, writing_errors
 from turnlog.application.streams import Lru, SessionStreams, id_form
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -140,11 +140,13 @@ class Writer:
             self._app.save(session, *entries, *also)
 
         try:
-            if also:  # a failed save empties the pending events of the host's aggregates: there is no second
-                with storage_errors():
+            with writing_errors():
+                if (
+                    also
+                ):  # a failed save empties the pending events of the host's aggregates: there is no second
                     save()
-            else:
-                unlocked(save)
+                else:
+                    unlocked(save)
         except IntegrityError:
             session.pending_events.clear()
             stored = self._streams.event_at(session.id, pending[0].originator_version)

@@ -249,13 +249,55 @@ class StorageUnavailableError(StorageError):
     """No connection to the database was to be had in time. Nothing was written."""
 
 
-class WriteUncertainError(StorageError):
-    """The connection was lost in the middle of a write, and none was to be had to see what became of it."""
+class StorageFullError(StorageError):
+    """There was no room for what was to be written. Nothing was written."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str) -> None:
         super().__init__(
-            "The connection to the database was lost while it wrote: nobody knows whether that is stored. "
-            "Repeat the call when the database is back: with event ids nothing is stored twice."
+            f"The database could not be written ({said}): its disk is full, over a limit, or fails. "
+            "Nothing was written: make room, then repeat the call."
+        )
+
+
+class StorageReadOnlyError(StorageError):
+    """The database was opened such that it can only be read. Nothing was written."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"The database can only be read here ({said}). Nothing was written: open it for writing, "
+            "or write where that is possible."
+        )
+
+
+class StorageDeniedError(StorageError):
+    """The database does not allow this user to do that. Nothing was written."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"The database does not allow that to this user ({said}). Nothing was written: "
+            "ask its owner for the right, or connect as somebody else."
+        )
+
+
+class WriteUncertainError(StorageError):
+    """A write broke off in the middle, and nothing was to be had that says what became of it."""
+
+    def __init__(self, said: str = "") -> None:
+        why = f" ({said})" if said else ""
+        super().__init__(
+            f"The connection to the database, or its disk, was lost while it wrote{why}: nobody knows "
+            "whether that is stored. Repeat the call when the database is back: with event ids nothing is "
+            "stored twice."
+        )
+
+
+class UnreadableEventError(TurnlogError):
+    """A stored event is of a kind or a form that this version does not know."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"A stored event cannot be read ({said}). A newer version of turnlog may have written it, or it "
+            "is damaged. Nothing was written: use that version, or see what `turnlog check` says."
         )
 
 

@@ -22,6 +22,7 @@ from eventsourcing.domain import (
 from eventsourcing.utils import resolve_topic
 
 from turnlog.domain.chain import GENESIS, chain_value, commitment
+from turnlog.domain.errors import UnreadableEventError
 from turnlog.domain.json_text import from_json_text, to_json_text
 from turnlog.domain.messages import Role
 from turnlog.domain.state import AwaitedCall, OpenTurn, SessionState
@@ -61,6 +62,18 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
         for name in [name for name, value in attributes.items() if value is None]:
             del attributes[name]
 
+    def __getattr__(self, name: str) -> Any:
+        """Nothing that was stored: `UnreadableEventError` for a field that must have been."""
+        if name in type(self).__dataclass_fields__:
+            raise UnreadableEventError(f"{type(self).TOPIC} without its field {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def require_whole(self) -> None:
+        """`UnreadableEventError` when a field that must be stored is missing, or its state is in no form."""
+        for name in type(self).__dataclass_fields__:
+            getattr(self, name)
+        self.state_carried()
+
     def evolve(self, state: SessionState) -> SessionState:
         """What this event changes in the state, its version, time and chain value aside."""
         return state
@@ -75,9 +88,12 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
         """The state behind this event as it carries it, None when it names an anchor instead."""
         if self.state is None:
             return None
-        carried = SessionState.from_text(
-            self.state, version=self.originator_version, modified_on=self.timestamp, head=self.chain
-        )
+        try:
+            carried = SessionState.from_text(
+                self.state, version=self.originator_version, modified_on=self.timestamp, head=self.chain
+            )
+        except (ValueError, TypeError, OverflowError) as error:
+            raise UnreadableEventError(f"the state in version {self.originator_version}: {error}") from error
         return carried._replace(is_deleted=isinstance(self, SessionDeleted))
 
     def mutate(self, aggregate: Any) -> Any:

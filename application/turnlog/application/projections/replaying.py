@@ -79,6 +79,8 @@ class StoredLog(ABC, Generic[C]):
             return None
         try:
             event = self.mapper.to_domain_event(stored)
+            if self._lenient and isinstance(event, StreamEvent):
+                event.require_whole()
         except Exception:
             if not self._lenient:
                 raise

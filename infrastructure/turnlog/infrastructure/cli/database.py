@@ -12,7 +12,15 @@ from eventsourcing.persistence import PersistenceError
 
 from turnlog.application import Sessions, SessionService
 from turnlog.application.projections.errors import ReadModelOutdatedError
-from turnlog.domain.errors import SessionNotFoundError, StorageError, StorageLockedError, UnknownEventError
+from turnlog.domain.errors import (
+    SessionNotFoundError,
+    StorageDeniedError,
+    StorageError,
+    StorageFullError,
+    StorageLockedError,
+    StorageReadOnlyError,
+    UnknownEventError,
+)
 from turnlog.infrastructure.cli.failures import (
     AmbiguousIdError,
     DatabaseNotFoundError,
@@ -26,6 +34,15 @@ LAST = "@last"
 """Names the newest session."""
 
 _CANDIDATES = 5
+_TYPED = (
+    StorageLockedError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageDeniedError,
+    ReadModelOutdatedError,
+)
+"""Errors that say enough as they are."""
+
 _PLAIN_RECORDER = "eventsourcing.sqlite:SQLiteApplicationRecorder"
 
 
@@ -90,7 +107,7 @@ def _application_on_file(path: Path, *, read_only: bool) -> Generator[Sessions]:
     env = _env(path, "mode=ro" if read_only else "mode=rw", _tables(path))
     try:
         app = Sessions(env=env)
-    except StorageLockedError:
+    except _TYPED:
         raise
     except (StorageError, PersistenceError, sqlite3.Error) as error:
         raise _refused(path, error.__cause__ or error) from error
@@ -152,7 +169,7 @@ def _opened(
     env = _env(path, mode, tables, create=create)
     try:
         service = SessionService(env=env)
-    except (StorageLockedError, ReadModelOutdatedError):
+    except _TYPED:
         raise
     except (StorageError, sqlite3.Error) as error:
         raise _refused(path, error.__cause__ or error) from error

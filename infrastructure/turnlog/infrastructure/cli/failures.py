@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from eventsourcing.persistence import PersistenceError
+from eventsourcing.persistence import MapperDeserialisationError, PersistenceError
+from eventsourcing.utils import TopicError
 
 from turnlog.application.audit import NoSummaryError, UnknownCallError
 from turnlog.application.chat import MissingKeyError, ModelError
@@ -26,6 +27,7 @@ from turnlog.domain.errors import (
     UnknownEventError,
     UnknownHoldError,
     UnknownVersionError,
+    UnreadableEventError,
     VersionConflictError,
     WriteUncertainError,
     shown,
@@ -174,10 +176,11 @@ def told(error: Exception) -> str:
 
 def typed(error: Exception) -> Exception:
     """The error itself, or the one of ours for what a database said."""
-    if isinstance(error, sqlite3.Error):
-        locked = "locked" in str(error) or "busy" in str(error)
-        return StorageLockedError(str(error)) if locked else StorageError(f"The database refused: {error}")
-    return storage_error(error) if isinstance(error, PersistenceError) else error
+    if isinstance(error, (PersistenceError, sqlite3.Error)):
+        return storage_error(error)
+    if isinstance(error, (TopicError, MapperDeserialisationError)):
+        return UnreadableEventError(str(error).splitlines()[0])
+    return error
 
 
 def status_of(error: Exception) -> Status | None:

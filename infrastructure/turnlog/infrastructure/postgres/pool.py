@@ -70,6 +70,7 @@ def bound(datastore: PostgresDatastore) -> None:
         timeout=pool.timeout,
         max_waiting=pool.max_waiting,
         max_lifetime=pool.max_lifetime,
+        reconnect_timeout=pool.timeout,  # else the next try may be far off when the server is back
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 from uuid import UUID
 
@@ -20,7 +20,12 @@ from psycopg.rows import DictRow
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.domain.errors import (
+    InvalidSettingError,
+    StorageError,
+    StorageUnavailableError,
+    WriteUncertainError,
+)
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.postgres import catching_up, directory, eraser, recall, rules, tables
 from turnlog.infrastructure.postgres.eraser import Rewrite
@@ -77,6 +82,8 @@ class _Batch:
     entries: str | None
     erasures: Sequence[eraser.Overwrite]
     redactions: Sequence[Rewrite]
+    tries: list[bool] = field(default_factory=list[bool])
+    """One for each transaction in which it was tried."""
 
 
 class SessionRows(SessionRowsRecorder, _RecorderBehind):
@@ -223,7 +230,12 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
             ids = once_more(self.datastore, lambda: self._append(batch), writes=True)
         else:
-            ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
+            try:
+                ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
+            except StorageUnavailableError as error:
+                if batch.tries:  # its connection was lost, and there was none to see what became of it
+                    raise WriteUncertainError from error
+                raise
         if ids and batch.changes and (index := self.recall):
             index.follow(batch.stored)
         return ids
@@ -255,6 +267,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> None:
         batch = kwargs.pop("session_rows", None) or self._batch(stored_events)
+        batch.tries.append(True)
         self._lock_table(curs)  # before any row is locked, so that writers wait in one order
         for erasure in batch.erasures:
             erasure.execute(curs, self._tables)
