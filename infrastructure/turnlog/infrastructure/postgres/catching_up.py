@@ -207,10 +207,11 @@ def apply(
         (list({as_uuid(event.originator_id) for event in told}),),
     )
     known.update(row["aggregate_id"] for row in held.fetchall())
-    changes, entries = changes_of(event for event in told if as_uuid(event.originator_id) in known)
-    if changes is not None:
+    changes = changes_of(event for event in told if as_uuid(event.originator_id) in known)
+    if changes:
+        sessions, entries = changes.as_json()
         cursor.execute(
-            names.sql("SELECT {write_rows}(%s::json, %s::json)"), (changes, entries if ledger else None)
+            names.sql("SELECT {write_rows}(%s::json, %s::json)"), (sessions, entries if ledger else None)
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -17,11 +18,23 @@ from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUn
 T = TypeVar("T")
 
 
+class _LastReturnedFirst(deque[T]):
+    """What the pool takes from its left is what it put in last."""
+
+    def popleft(self) -> T:
+        return self.pop()
+
+
 class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     """The framework's pool, whose refusals are `StorageUnavailableError`: it would repeat its own ten times.
 
-    A host's own pool for a store with sessions derives from it, or is left as it is.
+    A host's own pool for a store with sessions derives from it, or is left as it is. It hands out the connection
+    that was used last: the fewer are in use, the warmer is what the server keeps for each.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pool = _LastReturnedFirst[Connection[Any]]()
 
     def open(self, wait: bool = False, timeout: float = 30) -> None:
         """Open it; a pool that was closed stays closed."""

@@ -15,7 +15,7 @@ from eventsourcing.postgres import (
 )
 from psycopg import Cursor
 from psycopg.errors import DuplicateObject
-from psycopg.rows import DictRow
+from psycopg.rows import DictRow, scalar_row
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
@@ -32,7 +32,7 @@ from turnlog.infrastructure.postgres.eraser import Rewrite
 from turnlog.infrastructure.postgres.pool import bound, once_more
 from turnlog.infrastructure.postgres.recall import OUR_TOPICS
 from turnlog.infrastructure.postgres.redacting import redact
-from turnlog.infrastructure.postgres.rows import changes_of, joined
+from turnlog.infrastructure.postgres.rows import Changes, changes_of, joined
 
 _HOOKS = (
     "insert_events",
@@ -78,8 +78,7 @@ class _Batch:
     """Events to be stored, and what follows from them for the rows."""
 
     stored: Sequence[StoredEvent]
-    changes: str | None
-    entries: str | None
+    changes: Changes
     erasures: Sequence[eraser.Overwrite]
     redactions: Sequence[Rewrite]
     tries: list[bool] = field(default_factory=list[bool])
@@ -109,6 +108,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         self._append_statement = self._tables.sql(
             "SELECT {append}(%s::json, %s::bytea, %s::json, %s::json, %s)"
         )
+        self._append_one_statement = self._tables.sql("SELECT {append_one}(" + "%s, " * 9 + "%s)")
         self._is_plain = all(map(self._is_the_frameworks, _HOOKS))
         self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
 
@@ -256,12 +256,14 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         return vars(next(behind))[hook] is getattr(PostgresApplicationRecorder, hook)
 
     def _append(self, batch: _Batch) -> Sequence[int]:
-        events, states = joined(batch.stored)
         patience = f"{self.datastore.lock_timeout}s"
-        parameters = (events, states, batch.changes, batch.entries, patience)
+        statement, parameters = self._append_one_statement, batch.changes.of_one(batch.stored)
+        if parameters is None:
+            statement = self._append_statement
+            parameters = (*joined(batch.stored), *batch.changes.as_json())
         with self.datastore.get_connection() as connection:
-            rows = connection.execute(self._append_statement, parameters, prepare=True).fetchall()
-        return [next(iter(row.values())) for row in rows]
+            cursor = connection.cursor(row_factory=scalar_row)
+            return cursor.execute(statement, (*parameters, patience), prepare=True).fetchall()
 
     def _insert_events(
         self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
@@ -272,7 +274,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         for erasure in batch.erasures:
             erasure.execute(curs, self._tables)
         if batch.changes:
-            curs.execute(self._rows_statement, (batch.changes, batch.entries), prepare=True)
+            curs.execute(self._rows_statement, batch.changes.as_json(), prepare=True)
         super()._insert_events(curs, stored_events, **kwargs)
         self._redact(curs, batch.redactions)
 
@@ -286,7 +288,6 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def _batch(self, stored_events: Sequence[StoredEvent]) -> _Batch:
         events = list(self._stream_events(stored_events))
-        changes, entries = changes_of(events)
         erasures: list[eraser.Overwrite] = []
         if self._mapper is not None:
             for tombstone in events:
@@ -294,7 +295,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                     stored_events, erasure = eraser.prepare(self._mapper, tombstone, stored_events)
                     erasures.append(erasure)
         redactions = [Rewrite(event) for event in events if isinstance(event, ContentRedacted)]
-        return _Batch(stored_events, changes, entries, erasures, redactions)
+        return _Batch(stored_events, changes_of(events), erasures, redactions)
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, cast
@@ -39,13 +40,49 @@ def joined(stored_events: Sequence[StoredEvent]) -> tuple[str, bytes]:
     return json.dumps(events), b"".join(event.state for event in stored_events)
 
 
-def changes_of(events: Iterable[StreamEvent]) -> tuple[str | None, str | None]:
-    """What these events change in the rows of their sessions, and their entries in the ledger, as JSON."""
+@dataclass(frozen=True)
+class Changes:
+    """What events change in the rows of their sessions, and their entries in the ledger."""
+
+    sessions: Sequence[dict[str, Any]] = ()
+    entries: Sequence[dict[str, Any]] = ()
+
+    def __bool__(self) -> bool:
+        return len(self.sessions) > 0
+
+    def as_json(self) -> tuple[str | None, str | None]:
+        """The parameters of `write_rows`."""
+        if not self.sessions:
+            return None, None
+        return json.dumps(self.sessions), json.dumps(self.entries) if self.entries else None
+
+    def of_one(self, stored_events: Sequence[StoredEvent]) -> tuple[object, ...] | None:
+        """The parameters of `append_one`, if this is one event that only moves its session on."""
+        if len(stored_events) != 1 or len(self.sessions) != 1 or not self.sessions[0].keys() <= _MOVES_ON:
+            return None
+        event, change = stored_events[0], self.sessions[0]
+        entry = self.entries[0]["event_id"] if self.entries else None
+        return (
+            str(event.originator_id),
+            event.originator_version,
+            event.topic,
+            event.state,
+            change["head"],
+            change["at"],
+            change["messages"],
+            change.get("active_at"),
+            entry,
+        )
+
+
+_MOVES_ON = {"aggregate_id", "version", "head", "at", "messages", "active_at"}
+
+
+def changes_of(events: Iterable[StreamEvent]) -> Changes:
+    """What follows from these events for the rows."""
     streams: dict[UUID, list[StreamEvent]] = {}
     for event in events:
         streams.setdefault(as_uuid(event.originator_id), []).append(event)
-    if not streams:
-        return None, None
     changes = [_change(aggregate_id, stream) for aggregate_id, stream in streams.items()]
     entries = [
         {"aggregate_id": str(aggregate_id), "event_id": event_id, "version": event.originator_version}
@@ -53,7 +90,7 @@ def changes_of(events: Iterable[StreamEvent]) -> tuple[str | None, str | None]:
         for event in stream
         if (event_id := needs_entry(event)) is not None
     ]
-    return json.dumps(changes), json.dumps(entries) if entries else None
+    return Changes(changes, entries)
 
 
 def _change(aggregate_id: UUID, events: Sequence[StreamEvent]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _TABLES: Final = {
     "read_models": "read_models",
 }
 
-_FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "erase": "erase"}
+_FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "append_one": "append_one", "erase": "erase"}
 
 CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
     """
@@ -220,6 +220,40 @@ APPEND: Final[LiteralString] = """
 """
 """Inserts events and their rows in one round trip, in the order of their notification ids."""
 
+APPEND_ONE: Final[LiteralString] = """
+    CREATE FUNCTION {append_one}(
+        stream {id_type}, place bigint, kind text, content bytea,
+        chain text, at bigint, added bigint, active_at bigint, entry text, patience text
+    ) RETURNS bigint LANGUAGE plpgsql AS $BODY$
+    DECLARE
+        notification bigint;
+    BEGIN
+        IF patience <> '0s' THEN
+            PERFORM set_config('lock_timeout', patience, true);
+        END IF;
+        LOCK TABLE {events} IN EXCLUSIVE MODE;
+        NOTIFY {channel};
+        INSERT INTO {events} (originator_id, originator_version, topic, state)
+            VALUES (stream, place, kind, content) RETURNING notification_id INTO notification;
+        IF entry IS NOT NULL THEN
+            INSERT INTO {ids} VALUES (stream::uuid, entry, place);
+        END IF;
+        UPDATE {sessions} SET
+            version = place,
+            head = chain,
+            modified_at = at,
+            messages = messages + added,
+            expires_at = COALESCE(active_at + idle, expires_at)
+        WHERE aggregate_id = stream::uuid;
+        IF NOT FOUND AND EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = stream::uuid) THEN
+            RAISE unique_violation USING MESSAGE = 'The session was deleted.';
+        END IF;
+        RETURN notification;
+    END
+    $BODY$
+"""
+"""What `append` does, for one event that only moves its session on: at half the cost, as most writes are such."""
+
 ERASE: Final[LiteralString] = """
     CREATE FUNCTION {erase}(
         erased {id_type}, events bigint, tombstone bigint, stub_topic text, stubs bytea[], at bigint
@@ -245,6 +279,7 @@ ERASE: Final[LiteralString] = """
 CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
     "write_rows": WRITE_ROWS,
     "append": APPEND,
+    "append_one": APPEND_ONE,
     "erase": ERASE,
 }
 
