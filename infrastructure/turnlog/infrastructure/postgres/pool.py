@@ -28,8 +28,8 @@ class _LastReturnedFirst(deque[T]):
 class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     """The framework's pool, whose refusals are `StorageUnavailableError`: it would repeat its own ten times.
 
-    A host's own pool for a store with sessions derives from it, or is left as it is. It hands out the connection
-    that was used last: the fewer are in use, the warmer is what the server keeps for each.
+    A host's own pool for a store with sessions derives from it, or is left as it is. It hands out the
+    connection that was used last: the fewer are in use, the warmer is what the server keeps for each.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

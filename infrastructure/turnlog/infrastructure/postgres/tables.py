@@ -252,7 +252,7 @@ APPEND_ONE: Final[LiteralString] = """
     END
     $BODY$
 """
-"""What `append` does, for one event that only moves its session on: at half the cost, as most writes are such."""
+"""What `append` does, cheaper, for one event that only moves its session on, as most writes are."""
 
 ERASE: Final[LiteralString] = """
     CREATE FUNCTION {erase}(
