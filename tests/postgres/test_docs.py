@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "postgres.md"
 
 def test_the_blocks_of_the_page_run(env: Mapping[str, str], tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks), encoding="utf-8")
     command = [sys.executable, "-W", "error", str(program)]
