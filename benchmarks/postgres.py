@@ -1,7 +1,8 @@
 """What eight processes that append to 800 sessions of one PostgreSQL get done together.
 
 Compared in turns are our recorder, the same service on the framework's default recorder, and that recorder
-alone, fed with events that are made already; each time a follower reads along, and what it missed is counted.
+alone, fed with events that are made already; each time a follower reads along, and what it missed is counted,
+as is what is stored too little or too often. Then the same sessions in two logs, and one session by many.
 Run it with `python -m benchmarks.postgres`; `--quick` takes less. The server is that of TURNLOG_TEST_POSTGRES
 (a connection string), else one is started on this disk, or with `--memory` in memory.
 """
@@ -14,8 +15,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count, cycle, islice
 from multiprocessing.synchronize import Barrier as BarrierOfProcesses
 from threading import Event, Thread
@@ -27,7 +29,7 @@ from eventsourcing.persistence import StoredEvent
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from turnlog.application import SessionService
+from turnlog.application import Sessions, SessionService
 from turnlog.domain import Message
 from turnlog.domain.events import SessionOpened
 
@@ -80,7 +82,29 @@ def settings(dsn: str, schema: str, recorder: str | None) -> dict[str, str]:
 
 def append_messages(env: Mapping[str, str], writer: int, appends: int, start: BarrierOfProcesses) -> None:
     """What one process does: so many appends, to its sessions in turns, each a write of its own."""
-    with SessionService(env=env) as sessions:
+    _append_to(SessionService(env=env), writer, appends, start)
+
+
+class Sessions0(Sessions):
+    """The first shard."""
+
+    name = "sessions0"
+
+
+class Sessions1(Sessions):
+    """The second shard."""
+
+    name = "sessions1"
+
+
+def append_to_shards(env: Mapping[str, str], writer: int, appends: int, start: BarrierOfProcesses) -> None:
+    """The same, where every other process has its sessions in another log."""
+    application = (Sessions0, Sessions1)[writer % 2]
+    _append_to(SessionService(application(env=env)), writer, appends, start)
+
+
+def _append_to(service: SessionService, writer: int, appends: int, start: BarrierOfProcesses) -> None:
+    with service as sessions:
         names = [f"{writer}-{number}" for number in range(SESSIONS)]
         for name in names:
             sessions.create(name)
@@ -88,6 +112,16 @@ def append_messages(env: Mapping[str, str], writer: int, appends: int, start: Ba
         start.wait()
         for name in islice(cycle(names), appends):
             sessions.append_message(name, MESSAGE)
+        start.wait()
+
+
+def append_to_one(env: Mapping[str, str], writer: int, appends: int, start: BarrierOfProcesses) -> None:  # noqa: ARG001
+    """All processes append to one and the same session; who loses a race tries again."""
+    with SessionService(env=env) as sessions:
+        sessions.find_or_create("hot")
+        start.wait()
+        for _ in range(appends):
+            sessions.append_message("hot", MESSAGE)
         start.wait()
 
 
@@ -144,76 +178,116 @@ def application_of(env: Mapping[str, str], name: str) -> Application[UUID]:
 
 def create_tables(env: Mapping[str, str], name: str) -> None:
     """One process does it: the framework's own would fail where several do at once."""
-    if name == "Sessions":
-        SessionService(env=env).close()
-    else:
+    applications: dict[str, type[Sessions]] = {"Sessions0": Sessions0, "Sessions1": Sessions1}
+    if name == "Application":
         Application[UUID](env=env).close()
+    else:
+        SessionService(applications.get(name, Sessions)(env=env)).close()
 
 
 Work = Callable[[Mapping[str, str], int, int, BarrierOfProcesses], None]
 
 
-def run(dsn: str, schema: str, work: Work, recorder: str | None, appends: int) -> tuple[float, int]:
-    """Appends in a second by all processes together, and how many events the follower missed."""
+@dataclass(frozen=True)
+class Kind:
+    """What is compared: what each process does, on which recorder, and which applications that are."""
+
+    name: str
+    work: Work
+    recorder: str | None = None
+    applications: tuple[str, ...] = ("Sessions",)
+    processes: int = PROCESSES
+
+    def events(self, appends: int) -> int:
+        """How many events are stored in the end."""
+        if self.work is append_to_one:
+            return 1 + self.processes * appends
+        return self.processes * (appends + (SESSIONS if self.work is insert_events else 2 * SESSIONS))
+
+
+KINDS = (
+    Kind("sessions, our recorder", append_messages),
+    Kind("sessions, the framework's recorder", append_messages, PLAIN),
+    Kind("the framework's recorder alone", insert_events, PLAIN, ("Application",)),
+    Kind("sessions, our recorder, two logs", append_to_shards, None, ("Sessions0", "Sessions1")),
+)
+ONE_SESSION = tuple(
+    Kind(f"one session, {processes} processes", append_to_one, processes=processes)
+    for processes in (1, 2, 4, 8)
+)
+
+
+def run(dsn: str, schema: str, kind: Kind, appends: int) -> tuple[float, int, int]:
+    """Appends a second by all processes together, events that followers missed, and stored too few or many."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    env = settings(dsn, schema, recorder)
-    application = "Sessions" if work is append_messages else "Application"
-    table = sql.Identifier(schema, f"{application.lower()}_events")
-    create_tables(env, application)
+    env = settings(dsn, schema, kind.recorder)
+    for application in kind.applications:
+        create_tables(env, application)
     env["CREATE_TABLE"] = "no"
     spawning = multiprocessing.get_context("spawn")
-    start = spawning.Barrier(PROCESSES + 1, timeout=PATIENCE)
+    start = spawning.Barrier(kind.processes + 1, timeout=PATIENCE)
     processes = [
-        spawning.Process(target=work, args=(env, writer, appends, start)) for writer in range(PROCESSES)
+        spawning.Process(target=kind.work, args=(env, writer, appends, start))
+        for writer in range(kind.processes)
     ]
     for process in processes:
         process.start()
     start.wait()
-    follower = Follower(env, application)
-    follower.start()
+    followers = [Follower(env, application) for application in kind.applications]
+    for follower in followers:
+        follower.start()
     begin = time.perf_counter()
     start.wait()
     seconds = time.perf_counter() - begin
     for process in processes:
         process.join()
-    follower.stopped.set()
-    follower.join()
+    for follower in followers:
+        follower.stopped.set()
+        follower.join()
+    stored = missed = 0
     with psycopg.connect(dsn, autocommit=True) as connection:
-        stored = {
-            row[0] for row in connection.execute(sql.SQL("SELECT notification_id FROM {}").format(table))
-        }
+        for application, follower in zip(kind.applications, followers, strict=True):
+            table = sql.Identifier(schema, f"{application.lower()}_events")
+            rows = connection.execute(sql.SQL("SELECT notification_id FROM {}").format(table))
+            ids = {row[0] for row in rows}
+            stored += len(ids)
+            missed += len(ids - follower.seen)
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
-    return PROCESSES * appends / seconds, len(stored - follower.seen)
+    return kind.processes * appends / seconds, missed, stored - kind.events(appends)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--memory", action="store_true", help="keep the server's files in memory")
     arguments = parser.parse_args()
     appends, rounds = (200, 1) if arguments.quick else (1_000, 3)
-    kinds: dict[str, tuple[Work, str | None]] = {
-        "sessions, our recorder": (append_messages, None),
-        "sessions, the framework's recorder": (append_messages, PLAIN),
-        "the framework's recorder alone": (insert_events, PLAIN),
-    }
-    speeds: dict[str, list[float]] = {name: [] for name in kinds}
-    missed: dict[str, int] = dict.fromkeys(kinds, 0)
     numbers = count()
     with server(arguments.memory) as dsn:
-        for _ in range(rounds):
-            for name, (work, recorder) in kinds.items():
-                speed, lost = run(dsn, f"bench{next(numbers)}", work, recorder, appends)
-                speeds[name].append(speed)
-                missed[name] += lost
-    ours = statistics.median(speeds["sessions, our recorder"])
-    print("| what                               | appends/s | ours is | follower missed |")
-    print("|------------------------------------|-----------|---------|-----------------|")
-    for name, all_speeds in speeds.items():
-        speed = statistics.median(all_speeds)
-        print(f"| {name:<34} | {speed:>9,.0f} | {ours / speed:>6.2f}x | {missed[name]:>15} |")
+        for kinds, each in ((KINDS, appends), (ONE_SESSION, appends // 4)):
+            results: dict[Kind, list[tuple[float, int, int]]] = {kind: [] for kind in kinds}
+            for _ in range(rounds):
+                for kind in kinds:
+                    results[kind].append(run(dsn, f"bench{next(numbers)}", kind, each))
+            print_table(results)
+
+
+def print_table(results: Mapping[Kind, Sequence[tuple[float, int, int]]]) -> None:
+    """The medians, and how many times as fast the first one is."""
+    speeds = {kind: statistics.median(speed for speed, _, _ in found) for kind, found in results.items()}
+    first = next(iter(speeds.values()))
+    print("| what                               | appends/s | first is | follower missed | too few or many |")
+    print("|------------------------------------|-----------|----------|-----------------|-----------------|")
+    for kind, speed in speeds.items():
+        missed = sum(one for _, one, _ in results[kind])
+        strange = sum(abs(one) for _, _, one in results[kind])
+        print(
+            f"| {kind.name:<34} | {speed:>9,.0f} | {first / speed:>7.2f}x | {missed:>15} | {strange:>15} |",
+            flush=True,
+        )
+    print()
 
 
 if __name__ == "__main__":
