@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
+from turnlog.infrastructure.sqlite import fence
+
 Change = tuple[str, set[tuple[str, int]]]
 """What was done, and (aggregate, version) of the events that it was done to."""
 
@@ -47,6 +49,7 @@ class SqliteLog:
     _WHERE = "WHERE originator_id = ? AND originator_version = ?"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        fence.may_pass(connection)
         self._execute = connection.execute
 
     def rows(self) -> list[Row]:

@@ -13,7 +13,7 @@ from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.writing import Also
 from turnlog.domain.compaction import CompactionResult
-from turnlog.domain.errors import InvalidBoundaryError, UnknownEventError
+from turnlog.domain.errors import InvalidBoundaryError, InvalidEventError, UnknownEventError, shown
 from turnlog.domain.ids import check_id
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
@@ -57,16 +57,12 @@ class Appending(ServiceCore):
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> SessionEvent:
-        """Append one event: a type of the application's own with its JSON payload, or anything appendable."""
-        if isinstance(event, str):
-            event = NewEvent(
-                type=EventType.of(event),
-                payload=payload if payload is not None else {},
-                id=event_id,
-                branch=branch,
-                occurred_at=occurred_at,
-            )
-        return self.append_events(session_id, (event,), context=context, also=also)[0]
+        """Append one event: a type of the application's own with its JSON payload, or anything appendable.
+
+        What a `NewEvent` or the event of a log says itself is not said otherwise: `InvalidEventError`.
+        """
+        new = _event_of(event, payload, event_id, branch, occurred_at)
+        return self.append_events(session_id, (new,), context=context, also=also)[0]
 
     def append_events(
         self,
@@ -175,3 +171,32 @@ class Appending(ServiceCore):
             )
 
         return self._record_once(key, boundary_id, decide, also)
+
+
+def _event_of(
+    event: Appendable | EventType | str,
+    payload: Mapping[str, Any] | None,
+    event_id: str | None,
+    branch: str | None,
+    occurred_at: datetime | None,
+) -> NewEvent:
+    """The event with what the call says of it."""
+    if isinstance(event, Message):
+        return NewEvent(message=event, payload=payload, id=event_id, branch=branch, occurred_at=occurred_at)
+    if isinstance(event, str):
+        held: Mapping[str, Any] = {} if payload is None else payload
+        return NewEvent(
+            type=EventType.of(event), payload=held, id=event_id, branch=branch, occurred_at=occurred_at
+        )
+    new = NewEvent.of(event)
+    for name, said, own in (
+        ("payload", payload, new.payload),
+        ("event_id", event_id, new.id),
+        ("branch", branch, new.branch),
+        ("occurred_at", occurred_at, new.occurred_at),
+    ):
+        if said is not None and said != own:
+            raise InvalidEventError(
+                f"The event that is given says its own {name}: the call cannot say {shown(said)} instead."
+            )
+    return new

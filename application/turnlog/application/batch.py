@@ -11,7 +11,7 @@ from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import InvalidEventError, VersionConflictError
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.ids import own_event_id, own_event_id_version
-from turnlog.domain.json_text import to_json_text
+from turnlog.domain.json_text import copied, to_json_text
 from turnlog.domain.log import RESERVED_TYPES, EventType, NewEvent, OwnEvent, SessionEvent
 from turnlog.domain.session import Session, message_content
 
@@ -103,8 +103,8 @@ class Batch:
             branch=new.branch,
             synthetic=new.synthetic,
             message=new.message,
-            payload=None if new.message else dict(new.payload or {}),
-            context=self._context_of(new),
+            payload=None if new.message else copied(new.payload or {}),
+            context=dict(self._context_of(new)),
             occurred_at=new.occurred_at,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
 from turnlog.domain.view import View
+
+_logger = logging.getLogger("turnlog")
 
 _ESTIMATOR_TOPIC = "turnlog.infrastructure.tokens:TiktokenEstimator"
 
@@ -98,6 +101,7 @@ class ServiceCore:
             )
         self._owns_app = app is None
         self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
+        _warn_of_memory(self._app)
         check_mapper(self._app.mapper)
         self._namespace = check_id("Namespace", namespace) if namespace else ""
         self._clock = clock or _utc_now
@@ -307,6 +311,19 @@ class ServiceCore:
         now = self._clock()
         require_aware("The clock's time", now)
         return now
+
+
+def _warn_of_memory(app: Application[UUID]) -> None:
+    """Say that sessions are lost at the end where a database is named and none is used."""
+    named = next((name for name in ("SQLITE_DBNAME", "POSTGRES_DBNAME") if app.env.get(name)), None)
+    if named is not None and not app.env.get("PERSISTENCE_MODULE"):
+        module = f"eventsourcing.{named.partition('_')[0].lower()}"
+        _logger.warning(
+            "%s is set and PERSISTENCE_MODULE is not: sessions are kept in memory only. "
+            "Set PERSISTENCE_MODULE=%s.",
+            named,
+            module,
+        )
 
 
 def _refuse_forgotten_rows(app: Application[UUID]) -> None:

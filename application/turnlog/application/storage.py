@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from eventsourcing.persistence import (
     ConnectionPoolClosedError,
+    ConnectionUnavailableError,
     IntegrityError,
     InterfaceError,
     MapperDeserialisationError,
@@ -33,6 +34,9 @@ from turnlog.domain.errors import (
 )
 
 T = TypeVar("T")
+
+FENCE = "turnlog: rows about sessions are kept in this database, and this writer does not write them"
+"""What a database with rows says to a process that would write events without them."""
 
 _LOCKED_ATTEMPTS = 3
 _CREATING_ATTEMPTS = 12
@@ -56,7 +60,7 @@ def storage_errors() -> Generator[None]:
     try:
         yield
     except (IntegrityError, ProgrammingError) as error:
-        if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED:
+        if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED or FENCE in str(error):
             raise storage_error(error) from error
         raise
     except (PersistenceError, sqlite3.Error) as error:
@@ -84,6 +88,17 @@ def storage_error(error: Exception) -> StorageError:
         return StorageLockedError(
             "The database stayed locked by another writer; nothing was written. "
             "Try again, or raise SQLITE_LOCK_TIMEOUT or POSTGRES_LOCK_TIMEOUT (seconds)."
+        )
+    if FENCE in said:
+        return StorageError(
+            "Rows about sessions are kept in this database by now, and this process does not write them: "
+            "nothing was written. Put SessionRows in front of its recorder (or leave "
+            "APPLICATION_RECORDER_TOPIC unset), and start it anew."
+        )
+    if isinstance(error, ConnectionUnavailableError):
+        return StorageUnavailableError(
+            f"No connection to the database was to be had ({said}): all of this process are in use. Nothing "
+            "was written. Try again, or let fewer threads read at once."
         )
     state, name = _state_of(error), _sqlite_name(error)
     if state in _FULL or name in _FULL:

@@ -249,7 +249,7 @@ class SummaryRequest:
         """How many of the covered events, from the first on, the summary stands for."""
         if summary.covers is None:
             return len(self.covered)
-        if summary.covers not in self.stops:
+        if type(summary.covers) is not int or summary.covers not in self.stops:
             raise InvalidSettingError(
                 f"A summary covers whole turns, one of {', '.join(map(str, self.stops[:10]))} events here, "
                 f"not {shown(summary.covers)}: use `SummaryRequest.stops`."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64decode, b64encode
-from typing import TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
 
 from turnlog.domain.errors import NotJsonError
 
@@ -47,6 +48,19 @@ def checked_json_text(value: object, path: str = "value") -> str:
     """
     check_json(value, path)
     return to_json_text(value, path)
+
+
+def copied(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a JSON object that shares nothing with it that can be changed."""
+    return {name: _copied(one) for name, one in value.items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return copied(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        return [_copied(one) for one in value]  # pyright: ignore[reportUnknownVariableType] # JSON
+    return value
 
 
 def sorted_json_text(value: object) -> str:

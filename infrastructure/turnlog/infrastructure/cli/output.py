@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -28,8 +29,14 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
-    """A console that takes every text as it is: no markup, no emoji names, no highlighting."""
-    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+    """A console that takes every text as it is: no markup, no emoji names, no highlighting.
+
+    With NO_COLOR it writes no escape sequences at all, neither for dim nor for bold text.
+    """
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return _Console(
+        stderr=stderr, width=width, markup=False, emoji=False, highlight=False, color_system=system
+    )
 
 
 def print_table(table: Table) -> None:

@@ -82,10 +82,13 @@ def write_session(
     missing = _missing(service.iter_events(session.id), session)
     held = len(session.entries) - len(missing.entries)
     on_progress(held)
+    written = grown = 0
     for step in _steps(missing.entries, batch):
-        _write(service, session.id, step)
+        new = _write(service, session.id, step)
+        written += len(new)
+        grown += sum(_id(entry) in missing.grown for entry in new)
         on_progress(len(step))
-    return WrittenSession(session.id, len(missing.entries), held, missing.grown, missing.differing)
+    return WrittenSession(session.id, written, len(session.entries) - written, grown, missing.differing)
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ class _Missing:
     """What the log does not hold of a file, in order."""
 
     entries: list[ImportedEntry] = field(default_factory=list[ImportedEntry])
-    grown: int = 0
+    grown: set[str | None] = field(default_factory=set[str | None])
     differing: int = 0
 
 
@@ -112,7 +115,7 @@ def _missing(stored: Iterable[SessionEvent], session: ImportedSession) -> _Missi
             if more is None:
                 missing.differing += 1
             elif more.message and more.message.parts:
-                missing.grown += 1
+                missing.grown.add(more.id)
                 missing.entries.append(replace(entry, event=more))
     if missing.entries and held.foreign is not None:
         raise LogsDivergedError(session.id, held.foreign)
@@ -203,12 +206,15 @@ def _steps(entries: Sequence[ImportedEntry], batch: int) -> Iterator[Sequence[Im
         place += size
 
 
-def _write(service: SessionService, session_id: str, step: Sequence[ImportedEntry]) -> None:
+def _write(
+    service: SessionService, session_id: str, step: Sequence[ImportedEntry]
+) -> Sequence[ImportedEntry]:
+    """Write the step, and return what of it is new: another import may have written some of it meanwhile."""
     first = step[0]
     events = [entry.event for entry in step if isinstance(entry, ImportedEvent)]
     match first:
         case ImportedBoundary():
-            service.restore_boundary(
+            stored = service.restore_boundary(
                 session_id,
                 first.id,
                 first.boundary,
@@ -217,13 +223,18 @@ def _write(service: SessionService, session_id: str, step: Sequence[ImportedEntr
                 context=first.context,
             )
         case ImportedAbandonment():
-            service.abandon(
-                session_id,
-                first.event_id,
-                first.call_id,
-                abandonment_id=first.id,
-                occurred_at=first.occurred_at,
-                context=first.context,
+            stored = (
+                service.abandon(
+                    session_id,
+                    first.event_id,
+                    first.call_id,
+                    abandonment_id=first.id,
+                    occurred_at=first.occurred_at,
+                    context=first.context,
+                ),
             )
         case ImportedEvent():
-            service.append_events(session_id, events, context=first.context)
+            stored = service.append_events(session_id, events, context=first.context)
+    if isinstance(first, ImportedEvent):
+        return [entry for entry, event in zip(step, stored, strict=True) if not event.is_repeat]
+    return () if stored[0].is_repeat else step

@@ -201,6 +201,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
             if catching_up.lacks_rows(cursor, self):
                 self._create_table(cursor)
                 made = catching_up.make_all(cursor, self, mapper)
+                self._tables.raise_fence(cursor)  # last: it takes a lock on the events
         super().create_table()
         self._lacks_rows = False
         if made and self.keeps_recall:
@@ -211,6 +212,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         super()._create_table(curs)
         self._tables.create(curs)
         rules.write_if_missing(curs, self._tables, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
+        if not self._lacks_rows:
+            self._tables.raise_fence(curs)
 
     def _refuse_other_databases(self, cursor: Cursor[DictRow]) -> None:
         cursor.execute("SHOW server_encoding")
@@ -271,6 +274,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         batch = kwargs.pop("session_rows", None) or self._batch(stored_events)
         batch.tries.append(True)
         self._lock_table(curs)  # before any row is locked, so that writers wait in one order
+        curs.execute(tables.LEAVE, prepare=True)
         for erasure in batch.erasures:
             erasure.execute(curs, self._tables)
         if batch.changes:

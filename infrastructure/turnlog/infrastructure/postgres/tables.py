@@ -13,7 +13,10 @@ from eventsourcing.postgres import PostgresApplicationRecorder, PostgresRecorder
 from psycopg import Cursor, sql
 from psycopg.rows import DictRow
 
-FORM: Final = 1
+from turnlog.application import storage
+from turnlog.application.projections.batches import OUR_TOPICS
+
+FORM: Final = 2
 """The form of the functions. Those of another form stand beside them, for processes of another release."""
 
 _TABLES: Final = {
@@ -31,7 +34,13 @@ _TABLES: Final = {
     "read_models": "read_models",
 }
 
-_FUNCTIONS: Final = {"write_rows": "rows", "append": "append", "append_one": "append_one", "erase": "erase"}
+_FUNCTIONS: Final = {
+    "write_rows": "rows",
+    "append": "append",
+    "append_one": "append_one",
+    "erase": "erase",
+    "fence": "fence",
+}
 
 CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
     """
@@ -203,7 +212,7 @@ APPEND: Final[LiteralString] = """
         events json, states bytea, changes json, entries json, patience text
     ) RETURNS SETOF bigint LANGUAGE plpgsql AS $BODY$
     BEGIN
-        PERFORM set_config('lock_timeout', patience, true);
+        PERFORM set_config('lock_timeout', patience, true), set_config('turnlog.rows', 'on', true);
         LOCK TABLE {events} IN EXCLUSIVE MODE;
         NOTIFY {channel};
         RETURN QUERY
@@ -231,6 +240,7 @@ APPEND_ONE: Final[LiteralString] = """
         IF patience <> '0s' THEN
             PERFORM set_config('lock_timeout', patience, true);
         END IF;
+        PERFORM set_config('turnlog.rows', 'on', true);
         LOCK TABLE {events} IN EXCLUSIVE MODE;
         NOTIFY {channel};
         INSERT INTO {events} (originator_id, originator_version, topic, state)
@@ -276,11 +286,35 @@ ERASE: Final[LiteralString] = """
 """
 """Puts stubs over the events of a session in the transaction that writes its tombstone."""
 
+FENCE: Final[LiteralString] = """
+    CREATE FUNCTION {fence}() RETURNS trigger LANGUAGE plpgsql AS $BODY$
+    BEGIN
+        RAISE integrity_constraint_violation USING MESSAGE = TG_ARGV[0];
+    END
+    $BODY$
+"""
+
+LEAVE: Final[LiteralString] = "SELECT set_config('turnlog.rows', 'on', true)"
+"""Lets the transaction write events of sessions: its rows are written in it."""
+
+_RAISE_FENCE: Final[LiteralString] = """
+    CREATE TRIGGER turnlog_fence BEFORE INSERT ON {events} FOR EACH ROW
+    WHEN (current_setting('turnlog.rows', true) IS DISTINCT FROM 'on' AND starts_with(NEW.topic, {topics}))
+    EXECUTE FUNCTION {fence}({said})
+"""
+"""Who writes no rows writes no events of sessions, where rows are kept. A host's own aggregates pass."""
+
+_FENCE: Final[LiteralString] = (
+    "SELECT has_table_privilege(%(table)s::regclass, 'TRIGGER') AND NOT EXISTS ("
+    "SELECT 1 FROM pg_trigger WHERE tgrelid = %(table)s::regclass AND tgname = 'turnlog_fence') AS is_due"
+)
+
 CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
     "write_rows": WRITE_ROWS,
     "append": APPEND,
     "append_one": APPEND_ONE,
     "erase": ERASE,
+    "fence": FENCE,
 }
 
 
@@ -335,6 +369,8 @@ class Tables(Names):
         self.names["events"] = sql.Identifier(schema, events_table)
         self.names["id_type"] = sql.Identifier(id_type)
         self.names["channel"] = sql.Identifier(events_table.replace(".", "_"))
+        self.names["topics"] = sql.Literal(OUR_TOPICS)
+        self.names["said"] = sql.Literal(storage.FENCE)
         for name, function in functions.items():
             self.names[name] = sql.Identifier(place, function)
         for name, index in indexes.items():
@@ -351,6 +387,12 @@ class Tables(Names):
         for name, statement in CREATE_FUNCTIONS.items():
             if is_missing(cursor, "to_regproc", self.regproc(name)):
                 cursor.execute(self.sql(statement), prepare=False)
+
+    def raise_fence(self, cursor: Cursor[DictRow]) -> None:
+        """From now on let nobody write events of sessions who does not write their rows."""
+        row = cursor.execute(_FENCE, {"table": self.regclass("events")}).fetchone()
+        if row is not None and row["is_due"]:
+            cursor.execute(self.sql(_RAISE_FENCE), prepare=False)
 
     def drop(self, cursor: Cursor[DictRow]) -> None:
         """Drop the tables of this kind and their functions, but for the events."""

@@ -19,11 +19,11 @@ from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
-from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall, rules
+from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall, rules
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
 from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
-from turnlog.infrastructure.sqlite.secure import secure, writing
+from turnlog.infrastructure.sqlite.secure import SecureConnectionPool, secure, writing
 from turnlog.infrastructure.sqlite.subscribing import SqliteSubscriptions
 
 
@@ -152,6 +152,8 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         """The recorder's own tables, and the ones of the rows."""
         statements = super().construct_create_table_statements()
         statements += (*ledger.CREATE, *directory.CREATE, *eraser.CREATE, rules.CREATE)
+        if isinstance(self.datastore.pool, SecureConnectionPool):
+            statements.append(fence.trigger(self.events_table_name))
         return [*statements, *recall.CREATE] if recall.is_supported() else statements
 
     def _insert_events(

@@ -1,4 +1,4 @@
-"""Connections that leave no old copy of what they overwrite in the file."""
+"""Connections that leave no old copy of what they overwrite in the file, from a pool that stays usable."""
 
 from __future__ import annotations
 
@@ -16,22 +16,63 @@ from eventsourcing.sqlite import (
 )
 
 from turnlog.application.storage import storage_errors
+from turnlog.infrastructure.sqlite import fence
+
+
+class _NoConnection(Exception):  # noqa: N818 - never seen outside
+    """No connection was to be had, when its reader or writer was counted already."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__()
+        self.reason = reason
 
 
 class SecureConnectionPool(SQLiteConnectionPool):
     """The framework's pool, with `secure_delete` on for each connection before its first write.
 
-    A host's own pool for a store with sessions derives from it.
+    Its connections may write events of sessions (`fence`). Whoever gets no connection in time leaves nothing
+    locked; the framework's pool keeps the lock of writers then, and nobody can write any more. A host's own
+    pool for a store with sessions derives from it.
     """
+
+    def get_connection(
+        self, timeout: float | None = None, *, is_writer: bool | None = None
+    ) -> SQLiteConnection:
+        """A connection, or `ConnectionUnavailableError` when none is to be had in time."""
+        try:
+            return super().get_connection(timeout, is_writer=is_writer)
+        except _NoConnection as none:
+            self._take_back(is_writer)
+            raise none.reason from none.reason.__cause__
+
+    def _get_connection(self, timeout: float = 0.0) -> SQLiteConnection:
+        try:
+            return super()._get_connection(timeout)
+        except _NoConnection:  # it calls itself
+            raise
+        except BaseException as error:
+            raise _NoConnection(error) from error
+
+    def _take_back(self, is_writer: bool | None) -> None:
+        """Do what the return of a connection does for those who wait."""
+        if is_writer is True:
+            self._num_writers -= 1
+            self._writer_lock.release()
+        elif is_writer is False:
+            with self._no_readers:
+                self._num_readers -= 1
+                if self._num_readers == 0:
+                    self._no_readers.notify()
 
     def _create_connection(self) -> SQLiteConnection:
         try:
-            if not self.is_journal_mode_wal:
+            if not self.is_journal_mode_wal and not self.is_sqlite_memory_mode:
                 self._read_the_header()
             connection = super()._create_connection()
             cursor = connection.cursor()
             with cursor:
                 cursor.execute("PRAGMA secure_delete = ON")
+            fence.may_pass(cursor.sqlite_cursor.connection)
         except sqlite3.OperationalError as error:  # the framework leaves what its own pragma raises as it is
             raise OperationalError(error) from error
         except sqlite3.DatabaseError as error:
@@ -48,8 +89,10 @@ class SecureConnectionPool(SQLiteConnectionPool):
 def secure(datastore: SQLiteDatastore) -> None:
     """Let the datastore take its connections from such a pool from now on."""
     pool = datastore.pool
-    if isinstance(pool, SecureConnectionPool) or pool.is_sqlite_memory_mode:
+    if isinstance(pool, SecureConnectionPool):
         return
+    if pool.is_sqlite_memory_mode and (type(pool) is not SQLiteConnectionPool or _is_open(pool)):
+        return  # what it holds would be gone with its connections
     if type(pool) is not SQLiteConnectionPool:
         raise ProgrammingError(
             f"{type(pool).__name__} is a pool of the host's own: derive it from "
@@ -65,6 +108,10 @@ def secure(datastore: SQLiteDatastore) -> None:
         pre_ping=pool.pre_ping,
     )
     pool.close()
+
+
+def _is_open(pool: SQLiteConnectionPool) -> bool:
+    return pool.num_in_pool > 0 or pool.num_in_use > 0
 
 
 @contextmanager
