@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from typing import Final
 
-from eventsourcing.persistence import DatabaseError, OperationalError, ProgrammingError
+from eventsourcing.persistence import DatabaseError, InterfaceError, OperationalError, ProgrammingError
 from eventsourcing.sqlite import (
     SQLITE3_DEFAULT_LOCK_TIMEOUT,
     SQLiteConnection,
@@ -17,6 +18,9 @@ from eventsourcing.sqlite import (
 
 from turnlog.application.storage import storage_errors
 from turnlog.infrastructure.sqlite import fence
+
+_STATEMENTS: Final = 128
+"""Compiled statements that a connection keeps, as `sqlite3` does by default; the framework keeps one."""
 
 
 class _NoConnection(Exception):  # noqa: N818 - never seen outside
@@ -65,25 +69,38 @@ class SecureConnectionPool(SQLiteConnectionPool):
                     self._no_readers.notify()
 
     def _create_connection(self) -> SQLiteConnection:
+        """A connection with the framework's settings, which keeps more than one compiled statement."""
         try:
-            if not self.is_journal_mode_wal and not self.is_sqlite_memory_mode:
-                self._read_the_header()
-            connection = super()._create_connection()
-            cursor = connection.cursor()
-            with cursor:
-                cursor.execute("PRAGMA secure_delete = ON")
-            fence.may_pass(cursor.sqlite_cursor.connection)
-        except sqlite3.OperationalError as error:  # the framework leaves what its own pragma raises as it is
-            raise OperationalError(error) from error
-        except sqlite3.DatabaseError as error:
-            raise DatabaseError(error) from error
-        return connection
+            connection = sqlite3.connect(
+                self.db_name,
+                uri=True,
+                check_same_thread=False,
+                isolation_level=None,
+                cached_statements=_STATEMENTS,
+                timeout=self.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT,
+            )
+        except (sqlite3.Error, TypeError) as error:
+            raise InterfaceError(error) from error
+        try:
+            self._set_up(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.OperationalError):
+                raise OperationalError(error) from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise DatabaseError(error) from error
+            raise
+        return SQLiteConnection(connection, self.max_age)
 
-    def _read_the_header(self) -> None:
-        """Fail on what is no database with nothing left open, as the framework would leave its connection."""
-        timeout = self.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT
-        with closing(sqlite3.connect(self.db_name, uri=True, timeout=timeout)) as connection:
-            connection.execute("PRAGMA journal_mode").fetchone()
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        if not self.is_journal_mode_wal and not self.is_sqlite_memory_mode:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode = WAL")
+                self.journal_mode_was_changed_to_wal = True
+            self.is_journal_mode_wal = True
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.row_factory = sqlite3.Row
+        fence.may_pass(connection)
 
 
 def secure(datastore: SQLiteDatastore) -> None:
