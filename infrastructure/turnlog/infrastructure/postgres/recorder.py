@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 from uuid import UUID
 
+import psycopg
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
 from eventsourcing.postgres import (
     PostgresApplicationRecorder,
@@ -71,6 +72,14 @@ if TYPE_CHECKING:
     _RecorderBehind = PostgresApplicationRecorder
 else:
     _RecorderBehind = object
+
+
+class _HookFailedError(BaseException):
+    """A hook of the recorder behind failed: no `Exception`, which the framework keeps until it committed."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__()
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -231,17 +240,36 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """Store events and their rows in one transaction; notification ids are in the order of commits."""
         batch = self._batch(stored_events)
         if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
-            ids = once_more(self.datastore, lambda: self._append(batch), writes=True)
+            ids: Sequence[int] | None = once_more(self.datastore, lambda: self._append(batch), writes=True)
         else:
-            try:
-                ids = super().insert_events(batch.stored, session_rows=batch, **kwargs)
-            except StorageUnavailableError as error:
-                if batch.tries:  # its connection was lost, and there was none to see what became of it
-                    raise WriteUncertainError from error
-                raise
+            ids = self._insert_with_hooks(batch, **kwargs)
         if ids and batch.changes and (index := self.recall):
             index.follow(batch.stored)
         return ids
+
+    def _insert_with_hooks(self, batch: _Batch, **kwargs: Any) -> Sequence[int] | None:
+        """Let the recorder behind do it; what one of its hooks raises leaves nothing stored."""
+        try:
+            ids: Sequence[int] | None = super().insert_events(batch.stored, session_rows=batch, **kwargs)
+        except _HookFailedError as failed:
+            raise failed.reason from failed.reason.__cause__
+        except StorageUnavailableError as error:
+            if batch.tries:  # its connection was lost, and there was none to see what became of it
+                raise WriteUncertainError from error
+            raise
+        return ids
+
+    def _insert_stored_events(
+        self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> None:
+        with _undone():
+            super()._insert_stored_events(curs, stored_events, **kwargs)
+
+    def _fetch_ids_after_insert_events(
+        self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        with _undone():
+            return super()._fetch_ids_after_insert_events(curs, stored_events, **kwargs)
 
     def _read(self, query: LiteralString, values: Sequence[object]) -> Sequence[DictRow]:
         statement = self._tables.sql(query)
@@ -313,6 +341,17 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                 if isinstance(event, StreamEvent):
                     vars(event)["originator_id"] = stored.originator_id  # in the form that the table has
                     yield event
+
+
+@contextlib.contextmanager
+def _undone() -> Generator[None]:
+    """Let an error of Python undo the transaction; one of the database has done so already."""
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except Exception as error:
+        raise _HookFailedError(error) from error
 
 
 class PostgresSessionRecorder(SessionRows, PostgresApplicationRecorder):

@@ -1,0 +1,84 @@
+"""Processes that find an empty database at the same time: each makes the tables, none fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.contracts.stores import sqlite_env
+from tests.support.postgres import postgres_env
+from tests.traps.conftest import plain
+
+from turnlog.application.service import SessionService
+
+STARTER = Path(__file__).parent / "starter.py"
+NAMES = tuple("abcdefgh")
+
+
+class Starters:
+    """Eight processes that begin at once when they are told."""
+
+    def __init__(self) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, str(STARTER), name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for name in NAMES
+        ]
+        assert self._answers() == ["ready"] * 8
+
+    def open(self, env: Mapping[str, str]) -> list[str]:
+        """Let all of them open this store and append to it; what they say then."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(dict(env)) + "\n")
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.flush()
+        return self._answers()
+
+    def _answers(self) -> list[str]:
+        return [process.stdout.readline().strip() for process in self._processes if process.stdout]
+
+    def close(self) -> None:
+        """End them."""
+        for process in self._processes:
+            process.communicate()
+
+
+@pytest.fixture(scope="module")
+def starters() -> Iterator[Starters]:
+    """The processes, started once for all rounds."""
+    running = Starters()
+    yield running
+    running.close()
+
+
+def appended(env: Mapping[str, str]) -> Sequence[str]:
+    with SessionService(env=env) as sessions:
+        return sorted(event.id for event in sessions.get_events("s"))
+
+
+NEW_STORES: Mapping[str, Callable[[Path], Mapping[str, str]]] = {
+    "sqlite": lambda folder: sqlite_env(folder / "sessions.db"),
+    "sqlite without rows": lambda folder: plain(sqlite_env(folder / "sessions.db")),
+    "postgres": lambda _: postgres_env(),
+    "postgres without rows": lambda _: plain(postgres_env()),
+}
+
+
+@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("store", NEW_STORES)
+def test_eight_processes_that_start_at_once_on_an_empty_database_all_write(
+    starters: Starters, tmp_path: Path, store: str, round_: int
+) -> None:
+    env = NEW_STORES[store](tmp_path)
+    assert starters.open(env) == ["done"] * 8
+    assert appended(env) == list(NAMES)
