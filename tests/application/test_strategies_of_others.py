@@ -85,6 +85,19 @@ def _sound(events: tuple[SessionEvent, ...]) -> CompactionResult:
     return _result(events[1:3], events[:1], events[3:])
 
 
+@pytest.mark.parametrize("saved", [2.5, True])
+def test_a_saving_that_is_no_whole_number_is_refused_and_nothing_is_written(saved: Any) -> None:
+    sessions = _sessions()
+    before = sessions.get_events("s")
+
+    def answer(events: tuple[SessionEvent, ...]) -> CompactionResult:
+        return replace(_result(events[:3], (), events[3:]), tokens_estimated_saved=saved)
+
+    with pytest.raises(InvalidBoundaryError, match="whole numbers"):
+        sessions.compact("s", None, Says(answer))
+    assert sessions.get_events("s") == before
+
+
 def test_a_sound_result_is_recorded_and_its_saving_is_never_negative() -> None:
     with _sessions() as sessions:
         result = sessions.compact("s", None, Says(_sound))

@@ -170,6 +170,21 @@ def test_a_summary_that_ends_within_a_turn_is_refused_and_nothing_is_written() -
     assert sessions.get_events(SID) == before
 
 
+@pytest.mark.parametrize("strategy", [by_window, by_recursion])
+@pytest.mark.parametrize("number", [2.0, True, "2"])
+def test_a_number_of_covered_events_that_is_no_whole_number_is_refused(
+    strategy: Callable[[Covering], CompactionStrategy], number: object
+) -> None:
+    class Odd(Covering):
+        def summarize(self, request: SummaryRequest) -> Summary:
+            return Summary((Message.assistant("recap"),), covers=number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+    sessions = service()
+    say(sessions, "u1 a1 u2")
+    with pytest.raises(InvalidSettingError, match="whole turns"):
+        sessions.compact(SID, None, strategy(Odd(0)))
+
+
 @effort(150, 5000)
 @given(
     said=conversations(18),

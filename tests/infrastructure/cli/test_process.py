@@ -106,11 +106,19 @@ def test_an_interrupt_ends_with_130_and_one_line(environment: Mapping[str, str])
     assert (process.returncode, complaints) == (130, b"turnlog: Interrupted.\n")
 
 
-def test_a_terminal_gets_colors_and_no_color_takes_them_away(environment: dict[str, str]) -> None:
+def test_a_terminal_gets_colors(environment: dict[str, str]) -> None:
     turnlog("import", AIRLINE, env=environment)
 
     assert COLOR.search(on_a_terminal("log", "@last", env=environment))
-    assert not COLOR.search(on_a_terminal("log", "@last", env={**environment, "NO_COLOR": "1"}))
+
+
+def test_with_no_color_a_terminal_gets_no_escape_sequences(environment: dict[str, str]) -> None:
+    plain = {**environment, "NO_COLOR": "1"}
+    imported = on_a_terminal("import", AIRLINE, env=plain)
+
+    printed = [on_a_terminal(*command, "@last", env=plain) for command in (("log",), ("view",))]
+    assert "written" in imported
+    assert "\x1b" not in "".join([imported, *printed])
 
 
 def test_a_pipe_gets_no_escape_sequences(environment: Mapping[str, str]) -> None:

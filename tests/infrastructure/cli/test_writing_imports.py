@@ -197,3 +197,42 @@ def test_progress_counts_every_entry_once() -> None:
     write_session(SessionService(), with_everything(), batch=2, on_progress=counted.append)
 
     assert sum(counted) == 9
+
+
+def test_of_two_imports_at_once_each_counts_what_it_wrote_itself() -> None:
+    session = session_of(event("a", "one"), event("b", "two"), event("c", "three"))
+    others: list[int] = []
+
+    def meanwhile(_: int) -> None:
+        if not others:  # what is missing was found out by now
+            others.append(write_session(service, session_of(*session.entries[:2])).written)
+
+    with SessionService() as service:
+        written = write_session(service, session, on_progress=meanwhile)
+        assert ids(service.get_events("s")) == ["a", "b", "c"]
+    assert (others, written.written, written.held) == ([2], 1, 2)
+
+
+def test_a_boundary_that_another_import_restored_is_not_counted_as_written() -> None:
+    with SessionService() as source:
+        source.create("s")
+        for number in range(4):
+            source.append_message("s", Message.user(str(number)), event_id=str(number))
+        source.compact("s", None, WindowCompactionStrategy(CompactionWindow.last_turns(1)))
+        entries = [
+            ImportedBoundary(one.id, one.boundary, None, {})
+            if one.boundary
+            else event(one.id, one.message.text)
+            for one in source.get_events("s")
+            if one.boundary or (one.message and one.message.text)
+        ]
+    session = session_of(*entries)
+    others: list[int] = []
+
+    def meanwhile(_: int) -> None:
+        if not others:
+            others.append(write_session(service, session).written)
+
+    with SessionService() as service:
+        written = write_session(service, session, on_progress=meanwhile)
+    assert (others, written.written) == ([5], 0)
