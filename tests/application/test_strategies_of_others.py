@@ -93,7 +93,7 @@ def test_a_saving_that_is_no_whole_number_is_refused_and_nothing_is_written(save
     def answer(events: tuple[SessionEvent, ...]) -> CompactionResult:
         return replace(_result(events[:3], (), events[3:]), tokens_estimated_saved=saved)
 
-    with pytest.raises(InvalidBoundaryError, match="whole numbers"):
+    with pytest.raises(InvalidBoundaryError, match="whole number"):
         sessions.compact("s", None, Says(answer))
     assert sessions.get_events("s") == before
 

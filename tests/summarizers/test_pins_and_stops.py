@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -177,7 +178,7 @@ def test_a_number_of_covered_events_that_is_no_whole_number_is_refused(
 ) -> None:
     class Odd(Covering):
         def summarize(self, request: SummaryRequest) -> Summary:
-            return Summary((Message.assistant("recap"),), covers=number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+            return replace(super().summarize(request), covers=number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
     sessions = service()
     say(sessions, "u1 a1 u2")

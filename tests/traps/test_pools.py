@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eventsourcing.persistence import ConnectionUnavailableError
@@ -68,7 +69,7 @@ def test_writing_works_when_the_readers_are_through(sessions: SessionService) ->
 def test_writing_works_when_a_connection_could_not_be_made(
     sessions: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = datastore_of(sessions).pool
+    pool: Any = datastore_of(sessions).pool
     with slow_readers(datastore_of(sessions)):
         pass
     for connection in list(pool._pool):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
+from importlib.metadata import requires
 from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
@@ -13,10 +14,12 @@ from uuid import UUID
 
 from eventsourcing.application import Application
 from eventsourcing.sqlite import SQLiteDatastore
-from tests.contracts.stores import Order
+from tests.contracts.stores import Order, sqlite_env
 
 from turnlog.application.service import SessionService
+from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.messages import Message
+from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 from turnlog.infrastructure.sqlite.secure import writing
 
 
@@ -101,3 +104,25 @@ def test_a_snapshot_of_the_host_that_fails_does_not_make_of_one_message_two(env:
         assert (stored.version, stored.is_repeat) == (1, False)
         assert sessions.version("s") == 1
         assert host.repository.get(order.id).version == order.version
+
+
+def test_on_sqlite_no_connection_is_in_use_while_a_summary_is_written(tmp_path: Path) -> None:
+    in_use: list[int] = []
+
+    class Summarizer:
+        def summarize(self, request: SummaryRequest) -> Sequence[Message]:  # noqa: ARG002 - the port's argument
+            recorder: Any = sessions.app.recorder
+            in_use.append(recorder.datastore.pool.num_in_use)
+            return (Message.assistant("recap"),)
+
+    with SessionService(env=sqlite_env(tmp_path / "sessions.db")) as sessions:
+        sessions.create("s")
+        for number in range(4):
+            sessions.append_message("s", Message.user(str(number)))
+        window = CompactionWindow.last_turns(1)
+        assert not sessions.compact("s", None, WindowCompactionStrategy(window, Summarizer())).is_unchanged
+    assert in_use == [0]
+
+
+def test_the_framework_is_pinned_below_its_rewrite() -> None:
+    assert "eventsourcing<10,>=9.5.6" in (requires("turnlog") or ())

@@ -179,6 +179,10 @@ class CompactionResult:
             raise InvalidBoundaryError("A strategy names preserved messages in the order of the view.")
         self.check_turn_safe(events)
         self._check_turns(events)
+        if type(self.tokens_estimated_saved) is not int:  # what is stored in another form could not be read
+            raise InvalidBoundaryError(
+                f"A pass saves a whole number of tokens, not {shown(self.tokens_estimated_saved)}."
+            )
         return replace(
             self,
             covered_events=tuple(events[index] for index in covered),

@@ -88,7 +88,7 @@ class CompactionBoundary:
         if self.branch is not None:
             check_branch(self.branch)
         for figure in (self.covered_count, self.tokens_saved):
-            if type(figure) is not int or not 0 <= figure < 2**63:
+            if isinstance(figure, bool) or not 0 <= figure < 2**63:
                 raise InvalidBoundaryError(
                     f"A boundary counts with whole numbers from 0 on, not with {shown(figure)}."
                 )

@@ -219,13 +219,12 @@ def test_a_boundary_that_another_import_restored_is_not_counted_as_written() -> 
         for number in range(4):
             source.append_message("s", Message.user(str(number)), event_id=str(number))
         source.compact("s", None, WindowCompactionStrategy(CompactionWindow.last_turns(1)))
-        entries = [
-            ImportedBoundary(one.id, one.boundary, None, {})
-            if one.boundary
-            else event(one.id, one.message.text)
-            for one in source.get_events("s")
-            if one.boundary or (one.message and one.message.text)
-        ]
+        entries: list[ImportedEntry] = []
+        for one in source.get_events("s"):
+            if one.boundary:
+                entries.append(ImportedBoundary(one.id, one.boundary))
+            elif one.message:
+                entries.append(event(one.id, one.message.text or ""))
     session = session_of(*entries)
     others: list[int] = []
 
