@@ -110,8 +110,7 @@ def sizes_on_sqlite(folder: Path, script: str, count: int) -> tuple[dict[str, in
     connection.close()
     found: dict[str, int] = dict.fromkeys(PARTS, 0)
     for name, size in rows.items():
-        table = tables.get(name, name)
-        found[part_of(table)] += size
+        found[part_of(str(tables.get(name, name)))] += size
     return found, plain
 
 

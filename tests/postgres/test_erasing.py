@@ -204,7 +204,7 @@ def test_an_index_of_another_rule_is_built_anew(
     env: Mapping[str, str], sessions: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(sessions)
-    monkeypatch.setattr(recall, "_RULE", 99)
+    monkeypatch.setattr(recall, "RULE", 99)
     assert len(sessions.search_events("s", EventQuery(keywords=RARE))) == 2 * BLOCK
     fill_up = [sessions.append_message("s", Message.user(RARE)) for _ in range(BLOCK)]
     assert len(sessions.search_events("s", EventQuery(keywords=RARE))) == 2 * BLOCK + len(fill_up)

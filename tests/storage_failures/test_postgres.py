@@ -151,7 +151,7 @@ def test_where_transactions_only_read_every_write_is_refused(reader: Mapping[str
         (("extend", SID, "--never"), 5),
         (("delete", SID, "--yes"), 5),
     ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+    ids=["log", "sessions", "extend", "delete"],
 )
 def test_the_command_line_says_what_a_user_may_not_do(
     reader: Mapping[str, str],
