@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from eventsourcing.persistence import IntegrityError, InternalError
+from eventsourcing.persistence import IntegrityError, InternalError, ProgrammingError
+from psycopg.errors import DuplicateTable
 
 from turnlog.application.storage import unlocked
 from turnlog.domain import StorageLockedError
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    """The error as the framework raises it from one of the driver."""
+    error.__cause__ = cause
+    return error
 
 
 @pytest.mark.parametrize(
@@ -14,6 +21,7 @@ from turnlog.domain import StorageLockedError
     [
         InternalError("tuple concurrently updated"),
         IntegrityError('duplicate key value violates unique constraint "pg_type_typname_nsp_index"'),
+        _caused(ProgrammingError('relation "sessions_events" already exists'), DuplicateTable()),
     ],
 )
 def test_processes_that_create_the_same_tables_at_once_try_again(error: Exception) -> None:

@@ -41,8 +41,16 @@ FENCE = "turnlog: rows about sessions are kept in this database, and this writer
 _LOCKED_ATTEMPTS = 3
 _CREATING_ATTEMPTS = 12
 _LOCKED = ("locked", "busy", "lock timeout", "deadlock")
-_CREATING = ("tuple concurrently updated", "pg_type_typname_nsp_index", "pg_class_relname_nsp_index")
+_CREATING = (
+    "tuple concurrently updated",
+    "pg_type_typname_nsp_index",
+    "pg_class_relname_nsp_index",
+    "pg_proc_proname_args_nsp_index",
+)
 """What PostgreSQL says to processes that create the same tables at once: only one of them did."""
+
+_DUPLICATE_TABLE = "42P07"
+"""The same, although it was asked for IF NOT EXISTS."""
 
 _FULL = frozenset(("53100", "SQLITE_FULL", "SQLITE_IOERR_WRITE"))
 _READ_ONLY = frozenset(("25006",))
@@ -143,7 +151,9 @@ def is_locked(error: BaseException) -> bool:
 
 def _is_creating(error: BaseException | None) -> bool:
     said = str(error)
-    return isinstance(error, PersistenceError) and any(word in said for word in _CREATING)
+    if not isinstance(error, PersistenceError):
+        return False
+    return _state_of(error) == _DUPLICATE_TABLE or any(word in said for word in _CREATING)
 
 
 def _is_about_tables(error: BaseException) -> bool:

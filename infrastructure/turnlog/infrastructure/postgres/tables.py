@@ -289,7 +289,11 @@ ERASE: Final[LiteralString] = """
 FENCE: Final[LiteralString] = """
     CREATE FUNCTION {fence}() RETURNS trigger LANGUAGE plpgsql AS $BODY$
     BEGIN
-        RAISE integrity_constraint_violation USING MESSAGE = TG_ARGV[0];
+        IF current_setting('turnlog.rows', true) IS DISTINCT FROM 'on'
+                AND starts_with(NEW.topic, {topics}) THEN
+            RAISE integrity_constraint_violation USING MESSAGE = {said};
+        END IF;
+        RETURN NEW;
     END
     $BODY$
 """
@@ -298,9 +302,7 @@ LEAVE: Final[LiteralString] = "SELECT set_config('turnlog.rows', 'on', true)"
 """Lets the transaction write events of sessions: its rows are written in it."""
 
 _RAISE_FENCE: Final[LiteralString] = """
-    CREATE TRIGGER turnlog_fence BEFORE INSERT ON {events} FOR EACH ROW
-    WHEN (current_setting('turnlog.rows', true) IS DISTINCT FROM 'on' AND starts_with(NEW.topic, {topics}))
-    EXECUTE FUNCTION {fence}({said})
+    CREATE TRIGGER turnlog_fence BEFORE INSERT ON {events} FOR EACH ROW EXECUTE FUNCTION {fence}()
 """
 """Who writes no rows writes no events of sessions, where rows are kept. A host's own aggregates pass."""
 
