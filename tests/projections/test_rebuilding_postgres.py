@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import pytest
 from psycopg import sql
 from tests.postgres.conftest import datastore_of
-from tests.projections.activity import Life, live
+from tests.projections.activity import Life, live, turn
 from tests.projections.databases import PLAIN_POSTGRES, PostgresSchema
 from tests.projections.processes import worker
 from tests.projections.test_rebuilding import at_progress, found, rows
@@ -33,6 +34,7 @@ from turnlog.infrastructure.postgres import (
     PlainPostgresEraser,
     PostgresReadModels,
     PostgresViewStore,
+    building,
 )
 
 ZEBRA = EventQuery(keywords="zebra")
@@ -406,3 +408,41 @@ def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
     kept = database.rows("SELECT position FROM turnlog_sessions")
     for table in ("turnlog_recall", "turnlog_recall_mark"):
         assert database.rows(f"SELECT DISTINCT position FROM {table}") == kept
+
+
+def test_who_appends_during_the_exchange_waits_and_loses_nothing(
+    sessions: SessionService, database: PostgresSchema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(sessions, "a", turns=2)
+    exchange = building._exchange  # pyright: ignore[reportPrivateUsage] # the moment that is meant
+    others: list[Thread] = []
+
+    def beside_a_writer(*arguments: Any) -> None:
+        if not others:
+            others.append(Thread(target=turn, args=(sessions, "a")))
+            others[0].start()
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'"
+            while others[0].is_alive() and not database.rows(waiting.format(database.env["POSTGRES_SCHEMA"])):
+                pass
+        exchange(*arguments)
+
+    monkeypatch.setattr(building, "_exchange", beside_a_writer)
+    models = PostgresReadModels(sessions.app)
+    models.rebuild()
+    others[0].join()
+    with database.view_store() as store:
+        MaterialisedViews(sessions, store).catch_up()
+    assert models.compare().differences == ()
+    assert [row.messages for row in sessions.list_sessions()] == [4]
+
+
+def test_rows_that_are_lost_with_their_numbers_are_numbered_anew(
+    sessions: SessionService, database: PostgresSchema
+) -> None:
+    filled(sessions, *"abc")
+    database.change("TRUNCATE turnlog_sessions RESTART IDENTITY")
+    models = PostgresReadModels(sessions.app)
+    models.rebuild(["directory"])
+    sessions.create("late")
+    assert listed(sessions) == ["late", "c", "b", "a"]
+    assert models.compare().differences == ()
