@@ -410,30 +410,51 @@ def test_of_a_session_that_is_deleted_meanwhile_nothing_is_indexed(
         assert database.rows(f"SELECT DISTINCT position FROM {table}") == kept
 
 
+@pytest.mark.parametrize(
+    ("recorder", "moment"),
+    [
+        (None, (building, "_exchange")),
+        (PLAIN_POSTGRES, (building, "_exchange")),
+        (PLAIN_POSTGRES, (building.PostgresStoredLog, "newest")),
+    ],
+    ids=["with rows", "caught up", "caught up, in front of it"],
+)
 def test_who_appends_during_the_exchange_waits_and_loses_nothing(
-    sessions: SessionService, database: PostgresSchema, monkeypatch: pytest.MonkeyPatch
+    database: PostgresSchema,
+    monkeypatch: pytest.MonkeyPatch,
+    recorder: str | None,
+    moment: tuple[object, str],
 ) -> None:
-    filled(sessions, "a", turns=2)
-    exchange = building._exchange  # pyright: ignore[reportPrivateUsage] # the moment that is meant
+    locked: list[bool] = []
     others: list[Thread] = []
+    act, take = getattr(*moment), PostgresReadModels._take_the_locks  # pyright: ignore[reportPrivateUsage]
 
-    def beside_a_writer(*arguments: Any) -> None:
-        if not others:
+    def take_the_locks(*arguments: Any) -> None:
+        take(*arguments)
+        locked.append(True)
+
+    def beside_a_writer(*arguments: Any) -> Any:
+        if locked and not others:
             others.append(Thread(target=turn, args=(sessions, "a")))
             others[0].start()
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'"
             while others[0].is_alive() and not database.rows(waiting.format(database.env["POSTGRES_SCHEMA"])):
                 pass
-        exchange(*arguments)
+        return act(*arguments)
 
-    monkeypatch.setattr(building, "_exchange", beside_a_writer)
-    models = PostgresReadModels(sessions.app)
-    models.rebuild()
-    others[0].join()
-    with database.view_store() as store:
-        MaterialisedViews(sessions, store).catch_up()
-    assert models.compare().differences == ()
-    assert [row.messages for row in sessions.list_sessions()] == [4]
+    with database.service(recorder) as sessions:
+        filled(sessions, "a", turns=2)
+        sessions.list_sessions()
+        monkeypatch.setattr(PostgresReadModels, "_take_the_locks", take_the_locks)
+        monkeypatch.setattr(*moment, beside_a_writer)
+        models = PostgresReadModels(sessions.app)
+        models.rebuild()
+        others[0].join()
+        monkeypatch.undo()
+        with database.view_store() as store:
+            MaterialisedViews(sessions, store).catch_up()
+        assert [row.messages for row in sessions.list_sessions()] == [4]
+        assert models.compare().differences == ()
 
 
 def test_rows_that_are_lost_with_their_numbers_are_numbered_anew(
