@@ -218,7 +218,7 @@ ONE_SESSION = tuple(
 
 
 def run(dsn: str, schema: str, kind: Kind, appends: int) -> tuple[float, int, int]:
-    """Appends a second by all together, events that followers missed, and those stored too few or many."""
+    """Appends a second of all processes, events that followers missed, and events too few or too many."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
     env = settings(dsn, schema, kind.recorder)

@@ -105,12 +105,14 @@ def sizes_on_sqlite(folder: Path, script: str, count: int) -> tuple[dict[str, in
         plain = fill(sessions, script, count, own_ids=True)
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    rows = dict(connection.execute("SELECT name, SUM(pgsize) FROM dbstat GROUP BY name").fetchall())
-    tables = dict(connection.execute("SELECT name, tbl_name FROM sqlite_master").fetchall())
+    rows = connection.execute(
+        "SELECT COALESCE(tbl_name, dbstat.name), SUM(pgsize) FROM dbstat LEFT JOIN sqlite_master "
+        "ON sqlite_master.name = dbstat.name GROUP BY dbstat.name"
+    ).fetchall()
     connection.close()
     found: dict[str, int] = dict.fromkeys(PARTS, 0)
-    for name, size in rows.items():
-        found[part_of(str(tables.get(name, name)))] += size
+    for name, size in rows:
+        found[part_of(name)] += size
     return found, plain
 
 

@@ -118,3 +118,15 @@ def test_a_closed_service_says_so(env: Mapping[str, str]) -> None:
     sessions.close()
     with pytest.raises(StorageError, match="was closed"):
         sessions.find("s")
+
+
+def test_who_needs_one_connection_at_a_time_keeps_to_the_one_used_last(env: Mapping[str, str]) -> None:
+    with service_on(env, POSTGRES_POOL_SIZE="2", POSTGRES_MAX_OVERFLOW="0") as sessions:
+        store = datastore_of(sessions)
+        store.pool.wait()
+        with store.get_connection() as one, store.get_connection() as other:
+            assert one.info.backend_pid != other.info.backend_pid
+            last = one.info.backend_pid  # is returned behind the other
+        for _ in range(3):
+            with store.get_connection() as again:
+                assert again.info.backend_pid == last

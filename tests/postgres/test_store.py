@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,19 @@ def test_nothing_is_written_behind_what_was_purged(sessions: SessionService) -> 
     stale.update_metadata({"late": True}, now=datetime.now(UTC))
     with pytest.raises(IntegrityError):
         sessions.app.save(stale)
+
+
+@pytest.mark.parametrize("events", [1, 2])
+def test_events_for_a_deleted_session_are_refused_whatever_their_version(
+    sessions: SessionService, events: int
+) -> None:
+    sessions.create("s")
+    sessions.append_message("s", Message.user("hi"))
+    aggregate_id = sessions.list_sessions()[0].aggregate_id
+    recorder = sessions.app.recorder
+    message = recorder.select_events(aggregate_id)[1]
+    sessions.delete("s")
+    late = [replace(message, originator_version=90 + number) for number in range(events)]
+    with pytest.raises(IntegrityError):
+        recorder.insert_events(late)
+    assert len(recorder.select_events(aggregate_id, gt=80)) == 0
