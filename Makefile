@@ -29,7 +29,7 @@ soak: $(STAMP)
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches tests/audit
 
 bench: $(STAMP)
-	@for name in core directory recall erasing postgres models chat audit report rebuild; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
+	@for name in core directory recall erasing postgres models chat audit report rebuild storage; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done
 
 $(STAMP): pyproject.toml
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
