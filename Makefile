@@ -25,8 +25,9 @@ check: $(STAMP)
 	PYTHONPATH=domain:application:infrastructure $(BIN)/lint-imports
 	$(MAKE) test
 
+# The laws at length: random logs, six processes at one store, 300 killed ones for each store.
 soak: $(STAMP)
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches tests/audit
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q tests/laws tests/branches tests/audit tests/processes
 
 bench: $(STAMP)
 	@for name in core directory recall erasing postgres models chat audit report rebuild storage; do $(BIN)/python -m benchmarks.$$name $(ARGS) && echo; done

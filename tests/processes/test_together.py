@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.laws.profiles import IS_SOAK
 from tests.processes.life import service
 from tests.processes.reading import compare
@@ -22,27 +21,11 @@ from tests.support.log_checker import (
     read_journal,
     unanswered_calls,
 )
-from tests.support.postgres import postgres_env
 from tests.support.stored_rows import Database, read_database
 
 from turnlog.application.audit import SessionAudit
 
 _ROOT = Path(__file__).parents[2]
-_PLAIN = {
-    "sqlite": "eventsourcing.sqlite:SQLiteApplicationRecorder",
-    "postgres": "eventsourcing.postgres:PostgresApplicationRecorder",
-}
-
-
-@pytest.fixture(params=["sqlite", "sqlite-plain-recorder", "postgres", "postgres-plain-recorder"])
-def env(request: pytest.FixtureRequest, tmp_path: Path) -> Mapping[str, str]:
-    """The settings of a fresh store of each kind that processes can share."""
-    module, _, recorder = str(request.param).partition("-")
-    plain = {"APPLICATION_RECORDER_TOPIC": _PLAIN[module]} if recorder else {}
-    if module == "postgres":
-        return {**postgres_env(), **plain}
-    file = tmp_path / "sessions.db"
-    return {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(file), **plain}
 
 
 def run(env: Mapping[str, str], folder: Path, how: str, count: int, size: int) -> dict[str, Any]:

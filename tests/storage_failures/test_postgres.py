@@ -151,7 +151,7 @@ def test_where_transactions_only_read_every_write_is_refused(reader: Mapping[str
         (("extend", SID, "--never"), 5),
         (("delete", SID, "--yes"), 5),
     ],
-    ids=["log", "sessions", "extend", "delete"],
+    ids=str,
 )
 def test_the_command_line_says_what_a_user_may_not_do(
     reader: Mapping[str, str],

@@ -548,7 +548,8 @@ def _index_problems(database: Database) -> Iterator[str]:
             yield f"{session_id_of(rows)}: blocks of the index overlap"
         for row in rows:
             missing = not any(first <= row.version <= last for first, last in inside)
-            if row.kind == "MessageAppended" and 0 < row.version <= indexed and text_of(row) and missing:
+            text = text_of(row) if row.kind == "MessageAppended" else None
+            if text is not None and len(text) > 2 and row.version <= indexed and missing:
                 yield f"{session_id_of(rows)}: version {row.version} is in no block of the index"
         if inside and inside[-1][1] > indexed:
             yield f"{session_id_of(rows)}: a block lies behind the mark of the index"
