@@ -9,12 +9,13 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from eventsourcing.persistence import OperationalError
+from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import sql
 from tests.infrastructure.cli.conftest import Turnlog
 from tests.storage_failures.calls import SID, WRITES, logged, prepare, service
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.log_checker import check
-from tests.support.postgres import connect, connection_settings
+from tests.support.postgres import connect, connection_settings, postgres_env
 from tests.support.stored_rows import read_database
 
 from turnlog.application.service import SessionService
@@ -248,11 +249,20 @@ def test_who_asks_when_the_server_is_back_is_answered(
     prepare(postgres)
     with through(proxy, postgres) as sessions:
         proxy.cut_all(for_good=True)
-        for _ in range(3):  # long enough for the pool to have given up more than once
-            with pytest.raises(StorageUnavailableError):
-                sessions.find(SID)
+        with pytest.raises(StorageUnavailableError):
+            sessions.find(SID)
         proxy.come_back()
         assert sessions.append_message(SID, Message.user("new")).version == 4
+
+
+def test_a_pool_tries_again_to_connect_within_the_time_that_callers_wait(
+    proxy: CuttingProxy,
+) -> None:
+    with through(proxy, postgres_env()) as sessions:
+        recorder = sessions.app.recorder
+        assert isinstance(recorder, PostgresApplicationRecorder)
+        pool = recorder.datastore.pool
+        assert pool.reconnect_timeout == pool.timeout == 2
 
 
 def test_a_deletion_that_was_cut_off_is_known_when_the_server_is_back(
