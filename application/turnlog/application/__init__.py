@@ -1,7 +1,7 @@
 """The application: the session service and what it runs on."""
 
 from turnlog.application.appending import Appendable
-from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.async_service import AnySessionService, AsyncSessionService
 from turnlog.application.audit import AsyncSessionAudit, PromptRecorder, SessionAudit
 from turnlog.application.background import (
     AsyncBackgroundCompaction,
@@ -38,6 +38,7 @@ from turnlog.application.sessions import AnchorSnapshots, Sessions
 
 __all__ = [
     "AnchorSnapshots",
+    "AnySessionService",
     "Appendable",
     "AsyncBackgroundCompaction",
     "AsyncChatModel",

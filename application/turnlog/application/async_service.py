@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -20,6 +20,7 @@ from turnlog.application.core import Capabilities
 from turnlog.application.service import SessionService
 from turnlog.application.writing import Also
 from turnlog.domain.compaction import CompactionResult, CompactionStrategy, CompactionTrigger
+from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.steps import SteppedStrategy
@@ -194,3 +195,32 @@ class AsyncSessionService:
     def principal(self) -> str | None:
         """Whom this scope belongs to, None for the service itself."""
         return self.sync.principal
+
+
+AnySessionService: TypeAlias = SessionService | AsyncSessionService
+"""A service that blocks, or one for asyncio."""
+
+
+def async_service(given: AnySessionService) -> AsyncSessionService:
+    """The service itself, or one for asyncio over a service that blocks, with all that it holds.
+
+    Raises `InvalidSettingError` for what is none.
+    """
+    if isinstance(given, AsyncSessionService):
+        return given
+    made = AsyncSessionService.__new__(AsyncSessionService)
+    made.sync = sync_service(given)
+    return made
+
+
+def sync_service(given: AnySessionService) -> SessionService:
+    """The service itself, or the one that does the work of a service for asyncio.
+
+    Raises `InvalidSettingError` for what is none.
+    """
+    service = given.sync if isinstance(given, AsyncSessionService) else given
+    if not isinstance(service, SessionService):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidSettingError(
+            f"A SessionService or an AsyncSessionService is needed, not {shown(given)}."
+        )
+    return service

@@ -13,10 +13,9 @@ from threading import Lock
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.async_service import AnySessionService, async_service, sync_service
 from turnlog.application.compacting import OnRace
 from turnlog.application.context import merged_context
-from turnlog.application.service import SessionService
 from turnlog.domain.compaction import (
     CompactionResult,
     CompactionStrategy,
@@ -95,7 +94,7 @@ class BackgroundCompaction:
 
     def __init__(
         self,
-        sessions: SessionService,
+        sessions: AnySessionService,
         trigger: CompactionTrigger | None,
         strategy: CompactionStrategy,
         *,
@@ -103,7 +102,7 @@ class BackgroundCompaction:
         max_workers: int = 2,
     ) -> None:
         require_positive("`max_workers`", max_workers)
-        self._sessions = sessions
+        self._sessions = sync_service(sessions)
         self._trigger = trigger
         self._strategy = strategy
         self._on_race = on_race
@@ -179,7 +178,7 @@ class AsyncBackgroundCompaction:
 
     def __init__(
         self,
-        sessions: AsyncSessionService,
+        sessions: AnySessionService,
         trigger: CompactionTrigger | None,
         strategy: CompactionStrategy,
         *,
@@ -187,7 +186,7 @@ class AsyncBackgroundCompaction:
         max_running: int = 2,
     ) -> None:
         require_positive("`max_running`", max_running)
-        self._sessions = sessions
+        self._sessions = async_service(sessions)
         self._trigger = trigger
         self._strategy = strategy
         self._on_race = on_race

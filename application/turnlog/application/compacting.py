@@ -29,6 +29,7 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.ids import check_branch
 from turnlog.domain.log import NewEvent, SessionEvent
+from turnlog.domain.messages import Role
 from turnlog.domain.plan import CompactionPlan
 from turnlog.domain.session import Session
 from turnlog.domain.view import View
@@ -177,14 +178,19 @@ class Compacting(ServiceCore):
         The group that it inserts stands in front of its anchor. A plan that changes nothing writes nothing.
         Raises `VersionConflictError`, `UnknownPlanEventError` for an id that is not in the view,
         `DuplicateEventError` for a new id that the session holds, `ForeignEventError` for an event of another
-        session, and `InvalidPlanError` for more than one group, which one boundary cannot say; nothing is
-        written then.
+        session, and `InvalidPlanError` for a system message that would be inserted and for more than one
+        group, which one boundary cannot say; nothing is written then.
         """
         key = self._key(session_id)
         if len(plan.inserts) > 1:
             raise InvalidPlanError("A plan with more than one group of inserts cannot become one boundary.")
         group = plan.inserts[0] if plan.inserts else None
         for event in group.events if group else ():
+            if event.role is Role.SYSTEM:
+                raise InvalidPlanError(
+                    f"The plan would insert {shown(event.id)}, a system message: a summary is data, no "
+                    "instructions. Insert user and assistant messages."
+                )
             if event.session_id not in ("", session_id):
                 raise ForeignEventError(event.id, session_id)
         new = [replace(NewEvent.of(event), synthetic=True) for event in group.events] if group else []

@@ -12,7 +12,8 @@ from uuid import uuid4
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
-from turnlog.application.writing import Also
+from turnlog.application.writing import Also, SessionKey
+from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, shown
 from turnlog.domain.events import SessionOpened
@@ -161,13 +162,29 @@ class Lifecycle(ServiceCore):
         context: Mapping[str, str] | None = None,
         also: Also = (),
     ) -> int:
-        """Replace the metadata as a whole; returns the version."""
+        """Replace the metadata as a whole, but for the owner; returns the version.
+
+        The owner (`SessionAttributes.PRINCIPAL_NAME`) stays unless the new metadata name it: another value
+        gives the session away, None takes the owner away. In a scope it cannot be changed.
+        """
         around = merged_context(context)
-        return self._write(
-            session_id,
-            also,
-            lambda s: s.update_metadata(self._scoped(metadata), now=self._now(), context=around),
-        )
+        given = self._scoped(metadata)
+        key = self._key(session_id)
+
+        def decide(session: Session) -> None:
+            session.update_metadata(self._owned(key, session.state, given), now=self._now(), context=around)
+
+        return self._write(session_id, also, decide)
+
+    def _owned(self, key: SessionKey, state: SessionState, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The new metadata with the owner that the session has, unless they name one themselves."""
+        name = SessionAttributes.PRINCIPAL_NAME
+        if name not in given:
+            held = self._metadata(key, state)
+            return {**given, name: held[name]} if name in held else given
+        if given[name] is None:
+            return {key: value for key, value in given.items() if key != name}
+        return given
 
     def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""

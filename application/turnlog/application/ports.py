@@ -14,6 +14,7 @@ from eventsourcing.utils import strtobool
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
 from turnlog.application.shredding import SessionShredder
+from turnlog.domain.errors import InvalidSettingError
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery
 
@@ -101,6 +102,17 @@ class RecallIndex(Protocol):
     def messages(self, aggregate_id: UUID, versions: Sequence[int]) -> Sequence[MessageAppended]:
         """The messages of a session at these versions, in order. Raises `StorageError`."""
         ...
+
+
+def require_in_front(made: type, mixin: type, recorder: type) -> None:
+    """`InvalidSettingError` for a class whose recorder would hide what the mixin does in front of it."""
+    order = made.__mro__
+    if recorder in order and order.index(recorder) < order.index(mixin):
+        behind = next(base for base in made.__bases__ if issubclass(base, recorder))
+        raise InvalidSettingError(
+            f"{mixin.__name__} stands in front of the recorder, else nothing of it is called: "
+            f"class {made.__name__}({mixin.__name__}, {behind.__name__})."
+        )
 
 
 class SessionRowsRecorder(ABC):

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
+from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.recall import Recall
 from turnlog.domain.attributes import SessionAttributes
-from turnlog.domain.errors import InvalidSettingError, NaiveTimeError
+from turnlog.domain.errors import InvalidSettingError, NaiveTimeError, shown
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.query import EventQuery, InvalidArgumentError, said_at
 
@@ -50,7 +51,10 @@ class _SearchTool(ABC):
     parameters: ClassVar[Mapping[str, Any]]
     """The JSON schema of the arguments."""
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, sessions: Recall | AsyncSessionService, page_size: int) -> None:
+        self._sessions = sessions.sync if isinstance(sessions, AsyncSessionService) else sessions
+        if not isinstance(self._sessions, Recall):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"A search needs a SessionService, not {shown(sessions)}.")
         if page_size < 1:
             raise InvalidSettingError(f"`page_size` must be at least 1, it is {page_size}.")
         self._page_size = page_size
@@ -118,12 +122,15 @@ class ConversationSearch(_SearchTool):
     }
 
     def __init__(
-        self, sessions: Recall, session_id: str | None, *, page_size: int = DEFAULT_PAGE_SIZE
+        self,
+        sessions: Recall | AsyncSessionService,
+        session_id: str | None,
+        *,
+        page_size: int = DEFAULT_PAGE_SIZE,
     ) -> None:
-        super().__init__(page_size)
+        super().__init__(sessions, page_size)
         if not session_id or not session_id.strip():
             raise InvalidArgumentError("A search needs the session that it is about: give its session id.")
-        self._sessions = sessions
         self._session_id = session_id
 
     def _search(self, arguments: Mapping[str, Any]) -> Sequence[RecallResult]:
@@ -167,11 +174,12 @@ class CrossSessionSearch(_SearchTool):
         "required": ["query"],
     }
 
-    def __init__(self, sessions: Recall, principal: str, *, page_size: int = DEFAULT_PAGE_SIZE) -> None:
-        super().__init__(page_size)
+    def __init__(
+        self, sessions: Recall | AsyncSessionService, principal: str, *, page_size: int = DEFAULT_PAGE_SIZE
+    ) -> None:
+        super().__init__(sessions, page_size)
         if not principal.strip():
             raise InvalidSettingError("A search over sessions needs the principal whose sessions they are.")
-        self._sessions = sessions
         self._where = {SessionAttributes.PRINCIPAL_NAME: principal}
 
     def _search(self, arguments: Mapping[str, Any]) -> Sequence[RecallResult]:

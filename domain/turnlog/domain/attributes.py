@@ -9,7 +9,7 @@ class SessionAttributes:
     """Keys of a session's metadata."""
 
     PRINCIPAL_NAME: Final = "user.name"
-    """Whom the session belongs to."""
+    """Whom the session belongs to. `update_metadata` keeps it unless it is named: None takes it away."""
 
     AGENT_NAME: Final = "gen_ai.agent.name"
     AGENT_VERSION: Final = "gen_ai.agent.version"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from turnlog.domain.errors import InvalidBoundaryError, InvalidPlanError, InvalidSettingError, shown
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent, superseded_system
-from turnlog.domain.messages import Message
+from turnlog.domain.messages import Message, Role
 from turnlog.domain.turns import call_pairs, open_awaited, safe_stops, turn_starts, with_late_results
 from turnlog.domain.view import View
 
@@ -27,6 +27,7 @@ class CompactionReason(StrEnum):
     SUMMARY_BLANK = "summary was blank"
     SUMMARY_TRUNCATED = "summary was cut at its length limit"
     SUMMARY_CALLS_TOOLS = "summary asked for tools"
+    SUMMARY_IS_SYSTEM = "summary was a system message"
     SUMMARY_REFUSED = "the model refused to summarize"
     SUMMARY_INTERRUPTED = "summary broke off"
     SUMMARY_OVER_LIMIT = "summary was longer than its limit"
@@ -163,8 +164,8 @@ class CompactionResult:
         """This result of a strategy over a view of these events, with the view's own events in it.
 
         Raises `InvalidBoundaryError` unless each message of the view is named once, preserved ones in view
-        order, and the cut is turn-safe: the newest turn stays whole, and what stays of the turns behind what
-        is pinned begins with one.
+        order, no message of the summary is a system message, and the cut is turn-safe: the newest turn stays
+        whole, and what stays of the turns behind what is pinned begins with one.
         """
         place = {event.id: index for index, event in enumerate(events)}
         covered, pinned, preserved = (
@@ -174,6 +175,11 @@ class CompactionResult:
         if sorted((*covered, *pinned, *preserved)) != list(range(len(events))):
             raise InvalidBoundaryError(
                 "A strategy names each message of the view once, as covered, pinned or preserved."
+            )
+        if any(message.role is Role.SYSTEM for message in self.summary):
+            raise InvalidBoundaryError(
+                "A summary is data, no instructions: make it of Message.user(…) and Message.assistant(…), "
+                "not of system messages."
             )
         if preserved != sorted(preserved):
             raise InvalidBoundaryError("A strategy names preserved messages in the order of the view.")
@@ -305,7 +311,8 @@ class Summary:
 class CompactionSummarizer(Protocol):
     """Writes the summary of what leaves the view. It is called while no lock and no transaction is held.
 
-    Returns its messages, usually a user message and an assistant message; nothing when it declines. What it
+    Returns its messages, usually a user message and an assistant message; nothing when it declines. A system
+    message is no summary (`SUMMARY_IS_SYSTEM`): what was once said must not become an instruction. What it
     raises reaches the caller of `compact`, and nothing is written.
     """
 

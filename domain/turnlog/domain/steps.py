@@ -60,13 +60,15 @@ def run_steps(steps: PassSteps, summarizer: AnySummarizer | None) -> CompactionR
 
 
 def summary_of(answer: object) -> Summary:
-    """What a summarizer returned, as a summary; declined when it is blank or asks for tools.
+    """What a summarizer returned, as a summary; declined when it is blank, asks for tools or instructs.
 
     Raises `InvalidSettingError` for what is no answer of a summarizer.
     """
     summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
     if any(message.tool_calls or message.tool_responses for message in summary.messages):
         return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
+    if any(message.role is Role.SYSTEM for message in summary.messages):
+        return Summary(declined=CompactionReason.SUMMARY_IS_SYSTEM)
     said = [one for one in summary.messages if one.role is not Role.USER] or summary.messages
     if summary.messages and all(map(_is_blank, said)):
         return Summary(declined=CompactionReason.SUMMARY_BLANK)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.async_service import AnySessionService
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.service import SessionAudit
 
@@ -28,10 +28,10 @@ def _in_thread(
 
 
 class AsyncSessionAudit:
-    """`SessionAudit` for asyncio users, over an `AsyncSessionService`. Arguments and errors are the same."""
+    """`SessionAudit` for asyncio users, over the service they have. Arguments and errors are the same."""
 
-    def __init__(self, sessions: AsyncSessionService, *, renderers: RendererRegistry | None = None) -> None:
-        self.sync = SessionAudit(sessions.sync, renderers=renderers)
+    def __init__(self, sessions: AnySessionService, *, renderers: RendererRegistry | None = None) -> None:
+        self.sync = SessionAudit(sessions, renderers=renderers)
         """The audit that does the work, for code that may block."""
 
     told = _in_thread(SessionAudit.told)

@@ -8,10 +8,10 @@ from typing import TypeAlias, cast
 
 from eventsourcing.utils import resolve_topic
 
+from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.results import BoundaryRef
 from turnlog.application.core import ServiceCore, require_aware
-from turnlog.application.service import SessionService
 from turnlog.application.writing import SessionKey
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
@@ -37,10 +37,12 @@ _RENDERERS_TOPIC = "turnlog.infrastructure.models.renderers:RENDERERS"
 class AuditCore(ServiceCore):
     """A reader on the application of a service, in the same namespace and the same scope.
 
-    Closing it closes nothing: the application is the service's.
+    Closing it closes nothing: the application is the service's. A service for asyncio is taken as well; the
+    calls of the audit block all the same.
     """
 
-    def __init__(self, service: SessionService, *, renderers: RendererRegistry | None = None) -> None:
+    def __init__(self, service: AnySessionService, *, renderers: RendererRegistry | None = None) -> None:
+        service = sync_service(service)
         vars(self).update(vars(service))
         self._owns_app = False
         self._service = service

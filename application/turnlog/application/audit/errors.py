@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from turnlog.domain.errors import TurnlogError, shown
 from turnlog.domain.log import RedactionMark
@@ -25,11 +26,16 @@ class NoSummaryError(AuditError):
 
 
 class UnknownCallError(AuditError):
-    """No prompt is recorded under this id."""
+    """No prompt is recorded under this id, or up to this moment."""
 
-    def __init__(self, session_id: str, call_id: str, attempts: int = 0) -> None:
+    def __init__(self, session_id: str, call_id: object, attempts: int = 0) -> None:
         known = f" It has {attempts} attempts." if attempts else " `timeline` lists the calls."
-        super().__init__(f"Session {shown(session_id)} holds no call {shown(call_id)}.{known}")
+        which = shown(call_id)
+        if isinstance(call_id, datetime):
+            which = f"up to {call_id.isoformat()}"
+        elif not isinstance(call_id, str):
+            which = f"up to version {which}"
+        super().__init__(f"Session {shown(session_id)} holds no call {which}.{known}")
         self.session_id = session_id
         self.call_id = call_id
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from uuid import UUID
 
 from turnlog.application.appending import Appendable
+from turnlog.application.async_service import AnySessionService
 from turnlog.application.audit import bodies
 from turnlog.application.audit.core import AuditCore
 from turnlog.application.audit.errors import InvalidPromptError
@@ -32,7 +33,6 @@ from turnlog.application.audit.prompts import (
 from turnlog.application.audit.renderers import Renderer, RendererRegistry
 from turnlog.application.chat.model import ChatReply, ChatRequest, RenderedRequest
 from turnlog.application.chat.usage import Usage
-from turnlog.application.service import SessionService
 from turnlog.application.streams import Lru
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import VersionConflictError
@@ -100,7 +100,7 @@ class RecordedCall(Protocol):
 class _Keeping(AuditCore):
     """What keeps prompts small: references to the log, and contents that are stored once per session."""
 
-    def __init__(self, service: SessionService, *, renderers: RendererRegistry | None = None) -> None:
+    def __init__(self, service: AnySessionService, *, renderers: RendererRegistry | None = None) -> None:
         super().__init__(service, renderers=renderers)
         self._held: Lru[tuple[UUID, str], bool] = Lru(4096)
 
@@ -198,12 +198,13 @@ class PromptRecorder(_Keeping):
     """Records every call of a chat: `SessionChat(…, recorder=PromptRecorder(sessions))`.
 
     It makes the events that the chat stores in the writes of the messages themselves, and writes nothing on
-    its own. With `prices` answers hold what they cost. Latency is counted from the prompt to the answer.
+    its own. It takes the service that the chat has, one for asyncio too: such a chat calls it in a thread.
+    With `prices` answers hold what they cost. Latency is counted from the prompt to the answer.
     """
 
     def __init__(
         self,
-        service: SessionService,
+        service: AnySessionService,
         *,
         prices: Prices | None = None,
         renderers: RendererRegistry | None = None,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from turnlog.application.audit import bodies
+from turnlog.application.audit.call_moments import CallMoments
 from turnlog.application.audit.core import Moment
 from turnlog.application.audit.errors import (
     AuditError,
@@ -43,6 +44,7 @@ from turnlog.domain.frozen import frozen
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Message
+from turnlog.domain.state import SessionState
 
 _NOT_SETTINGS = frozenset(
     (
@@ -94,19 +96,22 @@ class ToldBody:
         return data
 
 
-class Telling(Views, Tracing, Recording):
+class Telling(Views, Tracing, CallMoments, Recording):
     """Recorded calls."""
 
-    def told(self, session_id: str, call_id: str, *, attempt: int | None = None) -> ToldBody:
+    def told(self, session_id: str, call: Moment, *, attempt: int | None = None) -> ToldBody:
         """The exact body that was sent, rendered from the log by the renderer that made it then.
 
-        Of a call that was sent several times the newest attempt, unless one is named. The hash that was
+        `call` is the id of the call, or a moment that means one: the event of an answer means the call that
+        it answers, any other event, a version and a time the newest call up to it. Of a call that was sent
+        several times the newest attempt, unless one is named or answered by the event. The hash that was
         recorded proves the bytes. Raises `UnknownCallError`, `UnknownRendererError` when this installation
         does not have the renderer, `PromptMismatchError` when what comes out is not what was sent,
-        `PromptRedactedError` with the body around the gaps when something of it was redacted since, and
-        `SessionNotFoundError`.
+        `PromptRedactedError` with the body around the gaps when something of it was redacted since,
+        `UnknownVersionError` for a version or a time without one, and `SessionNotFoundError`.
         """
-        key, _ = self._opened(session_id)
+        key, newest = self._opened(session_id)
+        call_id, attempt = self._meant(key, newest, call, attempt)
         prompt = self._prompt(key, call_id, attempt)
         payload = prompt.payload or {}
         if prompt.redacted:
@@ -132,6 +137,21 @@ class Telling(Views, Tracing, Recording):
             is_exact=payload.get("form") != bodies.CANONICAL,
             is_answered=self._is_answered(key, str(payload["call"]), int(payload["attempt"])),
         )
+
+    def _meant(
+        self, key: SessionKey, newest: SessionState, call: Moment, attempt: int | None
+    ) -> tuple[str, int | None]:
+        """The id of the call that is meant, and which attempt; `UnknownCallError`."""
+        if isinstance(call, str) and self._prompt_or_none(key, call) is not None:
+            return call, attempt
+        try:
+            found = self._call_up_to(key, newest, call)
+        except UnknownEventError:
+            found = None
+        if found is None:
+            raise UnknownCallError(key.session_id, call)
+        call_id, answered = found
+        return call_id, answered if attempt is None else attempt
 
     def _is_answered(self, key: SessionKey, call_id: str, attempt: int) -> bool:
         try:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.async_service import async_service
 from turnlog.application.chat.base import AnyTool, ChatBase, result_message
 from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
@@ -276,7 +276,7 @@ class _Run:
             case Do():
                 return await self._used(step)
             case Compact():
-                return await _for_asyncio(self._sessions).compact(
+                return await async_service(self._sessions).compact(
                     step.session_id,
                     step.trigger,
                     step.strategy,
@@ -305,10 +305,3 @@ class _Run:
                 write.use(self._sessions)
 
         return resend
-
-
-def _for_asyncio(sessions: SessionService) -> AsyncSessionService:
-    """The service for asyncio over this one, with all that it holds."""
-    made = AsyncSessionService.__new__(AsyncSessionService)
-    made.sync = sessions
-    return made

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from turnlog.application.async_service import AsyncSessionService
+from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import Rendering
@@ -35,7 +35,7 @@ class ChatBase(Generic[ModelT]):
 
     def __init__(
         self,
-        sessions: SessionService | AsyncSessionService,
+        sessions: AnySessionService,
         model: ModelT,
         *,
         tools: Sequence[AnyTool] = (),
@@ -58,7 +58,7 @@ class ChatBase(Generic[ModelT]):
         lease: timedelta = timedelta(minutes=1),
         recorder: CallRecorder | None = None,
     ) -> None:
-        self._sessions = sessions.sync if isinstance(sessions, AsyncSessionService) else sessions
+        self._sessions = sync_service(sessions)
         self._model = model
         self._settings = ChatSettings(
             tools=ToolSet(tools),

@@ -36,7 +36,7 @@ from turnlog.domain.errors import (
     TurnInProgressError,
     VersionConflictError,
 )
-from turnlog.domain.log import SessionEvent
+from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message
 
 _logger = logging.getLogger("turnlog")
@@ -92,7 +92,7 @@ class Requesting(Storing):
             asked = self._asking.ask(view, turn_from, self._so_far.asides, events, self._so_far.limit)
             rendered = self._model.render(asked.request, stream=self._stream)
             self._call = self._model_call(asked, rendered, turn_from)
-            prompt = as_events(self._settings.recorder.prompt(self._call))
+            prompt = yield from self._prompt_events(self._call)
             try:
                 yield from self._write(pending, prompt, expected=view.version)
             except (VersionConflictError, TurnInProgressError):
@@ -103,6 +103,11 @@ class Requesting(Storing):
             else:
                 return asked
         raise AssertionError("unreachable")
+
+    def _prompt_events(self, call: ModelCall) -> Steps[tuple[NewEvent, ...]]:
+        """What the recorder makes of the request; it may read the log, so it is a step of its own."""
+        events: tuple[NewEvent, ...] = yield Do(lambda _: as_events(self._settings.recorder.prompt(call)))
+        return events
 
     @cached_property
     def _asking(self) -> Asking:

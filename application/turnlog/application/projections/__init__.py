@@ -1,6 +1,7 @@
 """Read models that follow the log by the framework's projections."""
 
 from turnlog.application.projections.errors import (
+    NoSubscriptionsError,
     ProjectionStoppedError,
     ReadModelBehindError,
     ReadModelOutdatedError,
@@ -43,6 +44,7 @@ __all__ = [
     "MemoryFollowerStore",
     "MemoryViewStore",
     "MessageFollowed",
+    "NoSubscriptionsError",
     "ProjectionStoppedError",
     "ReadModelBehindError",
     "ReadModelOutdatedError",

@@ -43,6 +43,18 @@ class ProjectionStoppedError(TurnlogError):
         self.position = position
 
 
+class NoSubscriptionsError(StorageError):
+    """The recorder of an application tells nobody what it stores, as the framework's for SQLite."""
+
+    def __init__(self, application: str) -> None:
+        super().__init__(
+            f"The recorder of {application} has no subscriptions, so nothing can follow its log. On SQLite "
+            "put SessionRows or SqliteSubscriptions of turnlog.infrastructure.sqlite in front of it, or set "
+            "APPLICATION_RECORDER_TOPIC=turnlog.infrastructure.sqlite:SqliteSessionRecorder."
+        )
+        self.application = application
+
+
 class UnboundFollowerError(TurnlogError):
     """A follower was not told whose log it follows."""
 

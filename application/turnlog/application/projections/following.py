@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
+from uuid import UUID
 
 from eventsourcing.application import Application
 from eventsourcing.persistence import (
@@ -20,9 +21,10 @@ from eventsourcing.persistence import (
 from eventsourcing.popo import POPOTrackingRecorder
 from eventsourcing.projection import ApplicationSubscription, Projection
 
+from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.core import ServiceCore
 from turnlog.application.projections.batches import Positioned
-from turnlog.application.projections.errors import UnboundFollowerError
+from turnlog.application.projections.errors import NoSubscriptionsError, UnboundFollowerError
 from turnlog.application.projections.followed import (
     BoundaryFollowed,
     EventFollowed,
@@ -34,9 +36,8 @@ from turnlog.application.projections.followed import (
 )
 from turnlog.application.projections.nudging import nudge
 from turnlog.application.projections.waiting import PromptWait
-from turnlog.application.service import SessionService
 from turnlog.application.storage import storage_errors
-from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.domain.errors import InvalidSettingError, StorageError, shown
 from turnlog.domain.events import StreamEvent
 
 T = TypeVar("T")
@@ -151,12 +152,18 @@ class SessionFeed:
     It begins behind the position `after`, or at the beginning of the log. Whoever reads it remembers the
     position of what was processed; what is remembered in another place than the result may be seen again
     after a crash, by the same position. When the database fails it goes on where it was as soon as it can.
+    Raises `NoSubscriptionsError` on a store that cannot be followed.
 
         with SessionFeed(sessions, after=position) as feed:
             for entry in feed: ...
     """
 
-    def __init__(self, service: SessionService, *, after: int | None = None) -> None:
+    def __init__(self, service: AnySessionService, *, after: int | None = None) -> None:
+        service = sync_service(service)
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(
+                f"`after` is the position of what was processed last, a whole number, not {shown(after)}."
+            )
         if service.principal is not None:
             raise InvalidSettingError(
                 "A feed shows the sessions of all principals: make it from the service itself, not a scope."
@@ -167,8 +174,7 @@ class SessionFeed:
         self._reader = FollowedReader(core.app.recorder, core.app.mapper)
         self._reached = after
         self._is_stopping = Event()
-        with storage_errors():
-            self._subscription = _Nudged(self._app, after)
+        self._subscription = _Nudged(self._app, after)
 
     def stop(self) -> None:
         """Let the iteration end, from whichever thread."""
@@ -228,7 +234,7 @@ class _Nudged:
     """A subscription that looks at the log from time to time."""
 
     def __init__(self, app: Application[Any], after: int | None) -> None:
-        self._subscription = ApplicationSubscription[Any](app, gt=after)
+        self._subscription = _subscription(app, after)
         self._is_stopping = Event()
         self._nudging = Thread(target=nudge, args=(self._subscription, self._is_stopping), daemon=True)
 
@@ -248,3 +254,12 @@ class _Nudged:
         self._subscription.__exit__(None, None, None)
         if self._nudging.is_alive():
             self._nudging.join()
+
+
+def _subscription(app: Application[UUID], after: int | None) -> ApplicationSubscription[Any]:
+    """What is recorded behind the position; `NoSubscriptionsError`."""
+    try:
+        with storage_errors():
+            return ApplicationSubscription(app, gt=after)
+    except NotImplementedError:
+        raise NoSubscriptionsError(app.name) from None

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from eventsourcing.persistence import TrackingRecorder
 
+from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.core import ServiceCore
 from turnlog.application.projections.batches import pages
 from turnlog.application.projections.errors import ReadModelBehindError
@@ -14,7 +15,6 @@ from turnlog.application.projections.stored_view import StoredView
 from turnlog.application.projections.view_projection import ViewProjection
 from turnlog.application.projections.view_store import VIEW_MODEL, ViewStore
 from turnlog.application.projections.waiting import poll
-from turnlog.application.service import SessionService
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.log import SessionEvent
@@ -27,8 +27,8 @@ class MaterialisedViews(ServiceCore):
     They equal what `SessionService.view(session_id, at_version=…)` gives for their version.
     """
 
-    def __init__(self, service: SessionService, store: ViewStore) -> None:
-        vars(self).update(vars(service))
+    def __init__(self, service: AnySessionService, store: ViewStore) -> None:
+        vars(self).update(vars(sync_service(service)))
         self._owns_app = False
         self._store = store
 

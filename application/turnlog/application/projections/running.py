@@ -21,6 +21,7 @@ from eventsourcing.utils import EnvType
 
 from turnlog.application.projections.batches import Positioned, pages
 from turnlog.application.projections.errors import (
+    NoSubscriptionsError,
     ProjectionStoppedError,
     ReadModelOutdatedError,
     UnboundFollowerError,
@@ -48,7 +49,28 @@ class _Binds(Protocol):
 
 
 class SessionProjectionRunner(ProjectionRunner[Application[Any], TStore], Generic[TStore]):
-    """The framework's runner, which applies what is missing at its start in pages, and loses no wake-up."""
+    """The framework's runner, which applies what is missing at its start in pages, and loses no wake-up.
+
+    Raises `NoSubscriptionsError` for an application whose log cannot be followed.
+    """
+
+    def __init__(
+        self,
+        *,
+        application_class: type[Application[Any]],
+        projection_class: type[Projection[TStore]],
+        view_class: type[TStore],
+        env: EnvType | None = None,
+    ) -> None:
+        try:
+            super().__init__(
+                application_class=application_class,
+                projection_class=projection_class,
+                view_class=view_class,
+                env=env,
+            )
+        except NotImplementedError:
+            raise NoSubscriptionsError(application_class.name) from None
 
     @staticmethod
     def _process_events_loop(
@@ -173,7 +195,7 @@ class SupervisedRunner(Generic[TStore]):
                     self._run()
                     return
                 except (PersistenceError, StorageError, OSError) as error:
-                    if isinstance(error, (ProgrammingError, ReadModelOutdatedError)):
+                    if isinstance(error, (ProgrammingError, ReadModelOutdatedError, NoSubscriptionsError)):
                         raise
                     _logger.warning(
                         "The projection %s failed (%s); it goes on from its tracking row.",

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventsourcing.utils import Environment, EnvType
 
-from turnlog.application import Sessions, SessionService
+from turnlog.application import AnySessionService, Sessions, SessionService
 from turnlog.application.audit import SessionAudit
 from turnlog.domain.errors import SessionIdUnavailableError, SessionNotFoundError
 from turnlog.domain.events import StreamEvent
@@ -62,7 +62,7 @@ def check_bundle(path: str | Path, *, key: str | None = None) -> CheckedBundle:
     return _checked(path, path.read_bytes(), key)
 
 
-def import_bundle(service: SessionService, path: str | Path, *, key: str | None = None) -> CheckedBundle:
+def import_bundle(service: AnySessionService, path: str | Path, *, key: str | None = None) -> CheckedBundle:
     """Check a bundle, then write its session as it was: the same versions, chain values and views.
 
     The session is replayed in memory first, and every state that its events carry is compared. When the
@@ -86,7 +86,7 @@ def import_bundle(service: SessionService, path: str | Path, *, key: str | None 
     return bundle
 
 
-def _is_here(service: SessionService, bundle: CheckedBundle) -> bool:
+def _is_here(service: AnySessionService, bundle: CheckedBundle) -> bool:
     """Whether the session here has the events of the bundle: their newest chain value stands for all."""
     try:
         session = SessionAudit(service).stored(bundle.session_id)

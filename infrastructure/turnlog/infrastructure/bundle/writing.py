@@ -10,7 +10,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any, cast
 
-from turnlog.application import SessionService
+from turnlog.application import AnySessionService
 from turnlog.application.audit import Head, Heads, HeadSigner, RendererRegistry, SessionAudit
 from turnlog.application.audit.evidence import StoredSession
 from turnlog.domain.errors import TurnlogError
@@ -57,7 +57,7 @@ class WrittenBundle:
 
 
 def export_bundle(
-    service: SessionService,
+    service: AnySessionService,
     session_id: str,
     path: str | Path,
     *,

@@ -60,7 +60,8 @@ def show_told(
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         audit = SessionAudit(service)
-        found = audit.told(session_id, call or _newest_call(audit, session_id), attempt=attempt)
+        wanted = _newest_call(audit, session_id) if call is None else _moment(call)
+        found = audit.told(session_id, wanted, attempt=attempt)
     if output is not None:
         output.write_bytes(found.body)
     if settings.json:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from turnlog.application import SessionService
+from turnlog.application import AnySessionService, SessionService
+from turnlog.application.async_service import sync_service
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Part
@@ -64,7 +65,7 @@ class WrittenSession:
 
 
 def write_session(
-    service: SessionService,
+    service: AnySessionService,
     session: ImportedSession,
     *,
     batch: int = BATCH,
@@ -78,6 +79,7 @@ def write_session(
     Raises `LogsDivergedError`, `SessionIdUnavailableError` for a session that was deleted, and what the
     service raises.
     """
+    service = sync_service(service)
     service.find_or_create(session.id, metadata=session.metadata, time_to_live=None)
     missing = _missing(service.iter_events(session.id), session)
     held = len(session.entries) - len(missing.entries)

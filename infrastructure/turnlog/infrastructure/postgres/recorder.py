@@ -19,7 +19,7 @@ from psycopg.errors import DuplicateObject
 from psycopg.rows import DictRow, scalar_row
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -104,6 +104,10 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     _mapper: Mapper[Any] | None = None
     _lacks_rows = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        require_in_front(cls, SessionRows, PostgresApplicationRecorder)
+        super().__init_subclass__(**kwargs)
 
     def __init__(self, datastore: PostgresDatastore, *args: Any, **kwargs: Any) -> None:
         if datastore.enable_db_functions:

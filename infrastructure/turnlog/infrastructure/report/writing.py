@@ -12,7 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from turnlog.application import SessionDetails, SessionService
+from turnlog.application import AnySessionService, SessionDetails
+from turnlog.application.async_service import sync_service
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.estimation import TokenEstimator
@@ -67,7 +68,7 @@ class Part:
 
 
 def write_report(
-    sessions: SessionService,
+    sessions: AnySessionService,
     session_id: str,
     path: Path | str,
     *,
@@ -86,6 +87,7 @@ def write_report(
     """
     if branch is not None:
         check_branch(branch)
+    sessions = sync_service(sessions)
     template = _template()
     path = Path(path)
     details = sessions.find(session_id)

@@ -16,7 +16,7 @@ from eventsourcing.sqlite import (
 )
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder
+from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall, rules
@@ -36,6 +36,10 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
 
     _mapper: Mapper[Any] | None = None
     _lacks_rows = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        require_in_front(cls, SessionRows, SQLiteApplicationRecorder)
+        super().__init_subclass__(**kwargs)
 
     def __init__(self, datastore: SQLiteDatastore, *args: Any, **kwargs: Any) -> None:
         secure(datastore)

@@ -22,6 +22,8 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteApplicationRecorder
 
+from turnlog.application.ports import require_in_front
+
 if TYPE_CHECKING:
     _RecorderBehind = SQLiteApplicationRecorder
 else:
@@ -101,6 +103,10 @@ class SqliteSubscriptions(_RecorderBehind):
     `SessionRows` has it already. With it the framework's `ApplicationSubscription` and `ProjectionRunner` run
     on SQLite.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        require_in_front(cls, SqliteSubscriptions, SQLiteApplicationRecorder)
+        super().__init_subclass__(**kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -17,7 +17,11 @@ def told(
     session: SessionId,
     call: Annotated[
         str | None,
-        typer.Argument(metavar="CALL", help="A call, as `timeline` lists it (default: the newest)."),
+        typer.Argument(
+            metavar=f"CALL|{_MOMENT}",
+            help="A call, as `timeline` lists it, the event of its answer, or a version or time: the newest "
+            "call up to it (default: the newest of all).",
+        ),
     ] = None,
     attempt: Annotated[
         int | None,
