@@ -28,6 +28,7 @@ from turnlog.domain import (
     CompactionReason,
     CompactionWindow,
     InvalidMessageError,
+    InvalidSettingError,
     Message,
     MessageFilter,
     Role,
@@ -341,3 +342,70 @@ def test_a_message_that_says_nothing_is_refused_and_nothing_is_stored(sessions: 
         SessionChat(sessions, model).send(SID, "  ")
 
     assert (model.asked, lines(sessions)) == ([], [])
+
+
+def test_an_open_call_says_what_is_called(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    (held,) = sessions.awaited_calls(SID)
+    for one in (call, held):
+        assert (one.name, one.arguments) == ("pay", '{"amount": 5}')
+    assert held == CallReference(call.event_id, "c1")
+
+
+def test_a_call_that_a_tool_left_open_says_what_is_called(sessions: SessionService) -> None:
+    def order(amount: int) -> Awaiting:
+        """Orders something."""
+        return Awaiting(f"{amount} are on their way")
+
+    model = ScriptedModel([calls('c1 order {"amount": 5}')])
+    (call,) = SessionChat(sessions, model, tools=[order]).send(SID, "Order 5.").awaiting
+    assert (call.name, call.arguments) == ("order", '{"amount": 5}')
+
+
+def test_a_denied_call_is_not_made_and_the_model_is_told_why(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    chat, _ = later(sessions)
+    turn = chat.deny(SID, call.event_id, call.call_id, "too much")
+    assert turn.text == "done"
+    told = "The call was denied and not made. Reason: too much"
+    assert lines(sessions)[2] == f"Tool [responses: c1 -> {told}]"
+    (result,) = messages(sessions)[2].message.tool_responses  # type: ignore[union-attr]
+    assert (result.extra["is_error"], sessions.awaited_calls(SID)) == (True, ())
+
+
+def test_a_call_is_denied_without_a_reason_too(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    later(sessions)[0].deny(SID, call.event_id, call.call_id)
+    assert lines(sessions)[2].endswith("c1 -> The call was denied and not made.]")
+
+
+def test_a_call_that_was_denied_cannot_be_approved(sessions: SessionService) -> None:
+    _, call = asked(sessions)
+    later(sessions)[0].deny(SID, call.event_id, call.call_id)
+    with pytest.raises(CallNotAwaitedError):
+        later(sessions)[0].approve(SID, call.event_id, call.call_id)
+
+
+SETTLES = {
+    "approve": lambda chat, call, by: chat.approve(SID, call.event_id, call.call_id, by=by),
+    "deny": lambda chat, call, by: chat.deny(SID, call.event_id, call.call_id, by=by),
+    "answer": lambda chat, call, by: chat.answer(SID, call.event_id, call.call_id, "paid", by=by),
+    "abandon": lambda chat, call, by: chat.abandon(SID, call.event_id, call.call_id, by=by),
+}
+
+
+@pytest.mark.parametrize("name", SETTLES)
+def test_who_settled_a_call_is_recorded(sessions: SessionService, name: str) -> None:
+    turn, call = asked(sessions)
+    newest = turn.events[-1].version
+    SETTLES[name](later(sessions)[0], call, "ada")
+    settled = [event for event in sessions.iter_events(SID) if event.version > newest]
+    assert settled
+    assert {event.context.get("actor") for event in settled} == {"ada"}
+
+
+@pytest.mark.parametrize("by", ["", " ", 5])
+def test_who_settled_a_call_is_somebody(sessions: SessionService, by: Any) -> None:
+    _, call = asked(sessions)
+    with pytest.raises(InvalidSettingError, match="by='ada'"):
+        later(sessions)[0].approve(SID, call.event_id, call.call_id, by=by)

@@ -350,3 +350,19 @@ def test_what_the_model_raises_reaches_the_caller(sessions: SessionService) -> N
     with pytest.raises(TurnlogError, match="no"):
         run(chat.send(SID, "go"))
     assert run(chat.send(SID, "hello")).text == "hi"
+
+
+def test_a_call_is_denied_on_the_loop_with_who_denied_it() -> None:
+    async def settled() -> tuple[str, set[str | None]]:
+        async with AsyncSessionService() as sessions:
+            tool = Tool.of(ping, needs_approval=True)
+            model = AsyncScriptedModel([calls("c1 ping"), "Then not."])
+            chat = AsyncSessionChat(sessions, model, tools=[tool])
+            turn = await chat.send(SID, "hi")
+            (call,) = turn.awaiting
+            after = await chat.deny(SID, call.event_id, call.call_id, "no", by="ada")
+            events = [event async for event in sessions.iter_events(SID)]
+            newest = turn.events[-1].version
+            return after.text, {one.context.get("actor") for one in events if one.version > newest}
+
+    assert run(settled()) == ("Then not.", {"ada"})

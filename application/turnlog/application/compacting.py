@@ -16,6 +16,7 @@ from turnlog.domain.compaction import (
     CompactionResult,
     CompactionStrategy,
     CompactionTrigger,
+    as_data,
     name_of,
 )
 from turnlog.domain.errors import (
@@ -29,7 +30,6 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.ids import check_branch
 from turnlog.domain.log import NewEvent, SessionEvent
-from turnlog.domain.messages import Role
 from turnlog.domain.plan import CompactionPlan
 from turnlog.domain.session import Session
 from turnlog.domain.view import View
@@ -175,25 +175,21 @@ class Compacting(ServiceCore):
     ) -> CompactionResult:
         """Record a plan of the archive design as one boundary: what it archives is covered.
 
-        The group that it inserts stands in front of its anchor. A plan that changes nothing writes nothing.
+        The group that it inserts stands in front of its anchor, a system message in it as what an assistant
+        said. A plan that changes nothing writes nothing.
         Raises `VersionConflictError`, `UnknownPlanEventError` for an id that is not in the view,
         `DuplicateEventError` for a new id that the session holds, `ForeignEventError` for an event of another
-        session, and `InvalidPlanError` for a system message that would be inserted and for more than one
-        group, which one boundary cannot say; nothing is written then.
+        session, and `InvalidPlanError` for more than one group, which one boundary cannot say; nothing is
+        written then.
         """
         key = self._key(session_id)
         if len(plan.inserts) > 1:
             raise InvalidPlanError("A plan with more than one group of inserts cannot become one boundary.")
         group = plan.inserts[0] if plan.inserts else None
         for event in group.events if group else ():
-            if event.role is Role.SYSTEM:
-                raise InvalidPlanError(
-                    f"The plan would insert {shown(event.id)}, a system message: a summary is data, no "
-                    "instructions. Insert user and assistant messages."
-                )
             if event.session_id not in ("", session_id):
                 raise ForeignEventError(event.id, session_id)
-        new = [replace(NewEvent.of(event), synthetic=True) for event in group.events] if group else []
+        new = [_synthetic(event) for event in group.events] if group else []
         result = CompactionResult(
             CompactionReason.NOTHING_TO_COVER, version=self._writer.current(key).version
         )
@@ -331,3 +327,9 @@ class _Attempt:
 
 class _RaceLostError(TurnlogError):
     """The view changed while a pass ran."""
+
+
+def _synthetic(event: SessionEvent) -> NewEvent:
+    """An event that a plan inserts, as a message of a summary."""
+    new = NewEvent.of(event)
+    return replace(new, synthetic=True, message=None if new.message is None else as_data(new.message))

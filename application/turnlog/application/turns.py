@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.ids import own_event_id
 from turnlog.domain.log import NewEvent, SessionEvent
-from turnlog.domain.messages import Message
+from turnlog.domain.messages import Message, ToolCallPart
 from turnlog.domain.session import Session
 from turnlog.domain.state import AwaitedCall, SessionState
 from turnlog.domain.view import View
@@ -47,10 +47,21 @@ class TurnMark:
 
 @dataclass(frozen=True)
 class CallReference:
-    """An awaited call, by the event that asks for it and its own id."""
+    """An awaited call, by the event that asks for it and its own id.
+
+    Where it was found in a session it also says what is called: the name of the tool, and the arguments as
+    the model wrote them. References are equal when they mean the same call.
+    """
 
     event_id: str
     call_id: str
+    name: str | None = field(default=None, compare=False)
+    arguments: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, event_id: str, call: ToolCallPart) -> CallReference:
+        """The reference to a call of the event."""
+        return cls(event_id, call.id or "", call.name, call.arguments)
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,8 @@ class Turns(ServiceCore):
         return _awaits(self._writer.current(key), self._version_of_call(key, call), call.call_id)
 
     def awaited_calls(self, session_id: str, *, at_version: int | None = None) -> tuple[CallReference, ...]:
-        """The calls that await their results, oldest first: now, or behind the event of a version.
+        """The calls that await their results, oldest first: now, or behind the event of a version. Each says
+        what is called with which arguments, for whoever decides.
 
         Raises `UnknownVersionError`.
         """
@@ -152,7 +164,7 @@ class Turns(ServiceCore):
             entry = self._streams.entry_at(key.aggregate_id, session_id, version)
             for part in entry.tool_calls if entry else ():
                 if part.awaiting and _awaits(state, version, part.id or ""):
-                    found.append(CallReference(entry.id if entry else "", part.id or ""))
+                    found.append(CallReference.of(entry.id if entry else "", part))
         return tuple(found)
 
     def events_by_id(self, session_id: str, event_ids: Sequence[str]) -> Mapping[str, SessionEvent]:

@@ -27,7 +27,6 @@ class CompactionReason(StrEnum):
     SUMMARY_BLANK = "summary was blank"
     SUMMARY_TRUNCATED = "summary was cut at its length limit"
     SUMMARY_CALLS_TOOLS = "summary asked for tools"
-    SUMMARY_IS_SYSTEM = "summary was a system message"
     SUMMARY_REFUSED = "the model refused to summarize"
     SUMMARY_INTERRUPTED = "summary broke off"
     SUMMARY_OVER_LIMIT = "summary was longer than its limit"
@@ -161,11 +160,12 @@ class CompactionResult:
         )
 
     def checked_against(self, events: Sequence[SessionEvent]) -> CompactionResult:
-        """This result of a strategy over a view of these events, with the view's own events in it.
+        """This result of a strategy over a view of these events, with the view's own events in it, and its
+        summary as data.
 
         Raises `InvalidBoundaryError` unless each message of the view is named once, preserved ones in view
-        order, no message of the summary is a system message, and the cut is turn-safe: the newest turn stays
-        whole, and what stays of the turns behind what is pinned begins with one.
+        order, and the cut is turn-safe: the newest turn stays whole, and what stays of the turns behind what
+        is pinned begins with one.
         """
         place = {event.id: index for index, event in enumerate(events)}
         covered, pinned, preserved = (
@@ -175,11 +175,6 @@ class CompactionResult:
         if sorted((*covered, *pinned, *preserved)) != list(range(len(events))):
             raise InvalidBoundaryError(
                 "A strategy names each message of the view once, as covered, pinned or preserved."
-            )
-        if any(message.role is Role.SYSTEM for message in self.summary):
-            raise InvalidBoundaryError(
-                "A summary is data, no instructions: make it of Message.user(…) and Message.assistant(…), "
-                "not of system messages."
             )
         if preserved != sorted(preserved):
             raise InvalidBoundaryError("A strategy names preserved messages in the order of the view.")
@@ -194,6 +189,7 @@ class CompactionResult:
             covered_events=tuple(events[index] for index in covered),
             pinned_events=tuple(events[index] for index in pinned),
             preserved_events=tuple(events[index] for index in preserved),
+            summary=tuple(map(as_data, self.summary)),
             tokens_estimated_saved=max(0, self.tokens_estimated_saved),
         )
 
@@ -312,8 +308,8 @@ class CompactionSummarizer(Protocol):
     """Writes the summary of what leaves the view. It is called while no lock and no transaction is held.
 
     Returns its messages, usually a user message and an assistant message; nothing when it declines. A system
-    message is no summary (`SUMMARY_IS_SYSTEM`): what was once said must not become an instruction. What it
-    raises reaches the caller of `compact`, and nothing is written.
+    message among them is stored as what an assistant said (`as_data`). What it raises reaches the caller of
+    `compact`, and nothing is written.
     """
 
     def summarize(self, request: SummaryRequest) -> Summary | Sequence[Message]:
@@ -343,6 +339,16 @@ class CompactionTrigger(Protocol):
     def __call__(self, request: CompactionRequest, /) -> bool:
         """Whether to compact now."""
         ...
+
+
+def as_data(message: Message) -> Message:
+    """The message of a summary; a system message as what an assistant said.
+
+    What was once said must not become an instruction, whoever wrote the summary.
+    """
+    if message.role is not Role.SYSTEM:
+        return message
+    return message.model_copy(update={"role": Role.ASSISTANT, "origin": None, "shape": None})
 
 
 def require_positive(what: str, value: int) -> int:

@@ -29,7 +29,6 @@ _FAILURES = frozenset(
         CompactionReason.SUMMARY_BLANK,
         CompactionReason.SUMMARY_TRUNCATED,
         CompactionReason.SUMMARY_CALLS_TOOLS,
-        CompactionReason.SUMMARY_IS_SYSTEM,
         CompactionReason.SUMMARY_REFUSED,
         CompactionReason.SUMMARY_INTERRUPTED,
         CompactionReason.SUMMARY_OVER_LIMIT,

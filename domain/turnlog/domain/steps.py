@@ -6,6 +6,7 @@ So one strategy serves summarizers that block and summarizers that are awaited.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeAlias, cast
 
 from turnlog.domain.compaction import (
@@ -16,6 +17,7 @@ from turnlog.domain.compaction import (
     CompactionSummarizer,
     Summary,
     SummaryRequest,
+    as_data,
 )
 from turnlog.domain.errors import InvalidSettingError, shown
 from turnlog.domain.messages import Message, Role
@@ -60,15 +62,14 @@ def run_steps(steps: PassSteps, summarizer: AnySummarizer | None) -> CompactionR
 
 
 def summary_of(answer: object) -> Summary:
-    """What a summarizer returned, as a summary; declined when it is blank, asks for tools or instructs.
+    """What a summarizer returned, as a summary; declined when it is blank or asks for tools.
 
     Raises `InvalidSettingError` for what is no answer of a summarizer.
     """
     summary = answer if isinstance(answer, Summary) else Summary(_messages(answer))
     if any(message.tool_calls or message.tool_responses for message in summary.messages):
         return Summary(declined=CompactionReason.SUMMARY_CALLS_TOOLS)
-    if any(message.role is Role.SYSTEM for message in summary.messages):
-        return Summary(declined=CompactionReason.SUMMARY_IS_SYSTEM)
+    summary = replace(summary, messages=tuple(map(as_data, summary.messages)))
     said = [one for one in summary.messages if one.role is not Role.USER] or summary.messages
     if summary.messages and all(map(_is_blank, said)):
         return Summary(declined=CompactionReason.SUMMARY_BLANK)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnlog.application.async_service import async_service
-from turnlog.application.chat.base import AnyTool, ChatBase, result_message
+from turnlog.application.chat.base import AnyTool, ChatBase, acting, denial, result_message
 from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
@@ -94,6 +94,23 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
         )
         return self._stream(opening, tools)
 
+    async def resume(
+        self,
+        session_id: str,
+        *,
+        principal: str | None = None,
+        tools: Sequence[AnyTool] | None = None,
+        filter: EventFilter | None = None,  # noqa: A002 - the vocabulary's word
+        system: str | None = None,
+        branch: str | None = None,
+        wait: float | None = None,
+    ) -> Turn:
+        """Go on with the newest question of the branch that got no answer, as `SessionChat.resume`."""
+        opening = self._resuming(
+            session_id, principal=principal, filter=filter, system=system, branch=branch, wait=wait
+        )
+        return await self._run(opening, tools)
+
     async def answer(
         self,
         session_id: str,
@@ -101,14 +118,36 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
         call_id: str,
         result: object,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Give an awaited call its result, as `SessionChat.answer`."""
         message = result_message(call_id, result)
-        return await self._run(
-            self._settling(session_id, event_id, call_id, result=message, principal=principal, wait=wait)
+        opening = self._settling(
+            session_id, event_id, call_id, result=message, principal=principal, wait=wait
         )
+        with acting(by):
+            return await self._run(opening)
+
+    async def deny(
+        self,
+        session_id: str,
+        event_id: str,
+        call_id: str,
+        reason: str = "",
+        *,
+        by: str | None = None,
+        principal: str | None = None,
+        wait: float | None = None,
+    ) -> Turn:
+        """Refuse an awaited call, as `SessionChat.deny`."""
+        message = denial(call_id, reason)
+        opening = self._settling(
+            session_id, event_id, call_id, result=message, principal=principal, wait=wait
+        )
+        with acting(by):
+            return await self._run(opening)
 
     async def approve(
         self,
@@ -116,13 +155,14 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
         event_id: str,
         call_id: str,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Make an awaited call now, as `SessionChat.approve`."""
-        return await self._run(
-            self._settling(session_id, event_id, call_id, runs=True, principal=principal, wait=wait)
-        )
+        opening = self._settling(session_id, event_id, call_id, runs=True, principal=principal, wait=wait)
+        with acting(by):
+            return await self._run(opening)
 
     async def abandon(
         self,
@@ -130,11 +170,14 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
         event_id: str,
         call_id: str,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Give up waiting for the result of a call, as `SessionChat.abandon`."""
-        return await self._run(self._settling(session_id, event_id, call_id, principal=principal, wait=wait))
+        opening = self._settling(session_id, event_id, call_id, principal=principal, wait=wait)
+        with acting(by):
+            return await self._run(opening)
 
     async def _run(self, opening: Opening, tools: Sequence[AnyTool] | None = None) -> Turn:
         sessions, engine = self._engine(opening, tools, stream=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -16,6 +17,7 @@ from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.settings import ChatSettings, SystemPlacement
 from turnlog.application.chat.tools import DescribedTool, Tool, ToolSet, result_content
 from turnlog.application.compacting import OnRace
+from turnlog.application.context import event_context
 from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
@@ -117,6 +119,27 @@ class ChatBase(Generic[ModelT]):
         )
 
     @staticmethod
+    def _resuming(
+        session_id: str,
+        *,
+        principal: str | None,
+        filter: EventFilter | None,  # noqa: A002 - the vocabulary's word
+        system: str | None,
+        branch: str | None,
+        wait: float | None,
+    ) -> Opening:
+        """A turn that goes on with the newest question."""
+        return Opening(
+            session_id=session_id,
+            resumes=True,
+            principal=principal,
+            filter=filter,
+            system=system,
+            branch=None if branch is None else check_branch(branch),
+            wait=wait,
+        )
+
+    @staticmethod
     def _settling(
         session_id: str,
         event_id: str,
@@ -147,6 +170,24 @@ class ChatBase(Generic[ModelT]):
             sessions = sessions.scoped_to(opening.principal)
         settings = self._settings if tools is None else replace(self._settings, tools=ToolSet(tools))
         return sessions, TurnEngine(settings, self._model, opening, sessions.count_tokens, stream=stream)
+
+
+def acting(by: str | None) -> AbstractContextManager[None]:
+    """Names who settles a call as the `actor` of what is recorded; nobody further when None."""
+    if by is None:
+        return nullcontext()
+    if not isinstance(by, str) or not by.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidSettingError(f"`by` says who settles the call, as in by='ada', not {shown(by)}.")
+    return event_context(actor=by)
+
+
+def denial(call_id: str, reason: str) -> Message:
+    """What the model is told of a call that somebody denied."""
+    said = "The call was denied and not made."
+    if reason.strip():
+        said = f"{said} Reason: {reason}"
+    part = {"id": call_id, "response": said, "is_error": True}
+    return Message.tool([ToolCallResponsePart.model_validate(part)])
 
 
 def result_message(call_id: str, result: object) -> Message:

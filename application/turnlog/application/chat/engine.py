@@ -7,9 +7,11 @@ the one for asyncio carry the steps out, so that no rule of a turn exists twice.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from turnlog.application.chat.errors import (
     MessageTooLargeError,
+    ModelError,
 )
 from turnlog.application.chat.model import FinishReason
 from turnlog.application.chat.progress import Entry, OvertakenError, Progress
@@ -24,6 +26,12 @@ from turnlog.application.chat.turn import (
     TurnFinished,
     total,
 )
+
+HOW_TO_GO_ON: Final = (
+    "What was said is stored. `resume(session_id)` of the chat asks again; `send` would say it twice, unless "
+    "both calls have the same idempotency_key."
+)
+"""A note on what a model raised in a turn."""
 
 
 class TurnEngine(Resuming):
@@ -41,8 +49,10 @@ class TurnEngine(Resuming):
             if self._so_far.is_marked or self._so_far.finish_reason is None:
                 self._so_far.finish_reason = FinishReason.CANCELLED
             yield from self._end()
-        except BaseException:
+        except BaseException as error:
             yield from self._end()
+            if isinstance(error, ModelError) and self._so_far.entries:
+                _note_on(error, HOW_TO_GO_ON)
             raise
         turn = self._result()
         with suppress(TurnCutError):  # there is nothing left to be cut
@@ -64,6 +74,8 @@ class TurnEngine(Resuming):
         """The messages that lead to the first request; None when there is nothing to be asked."""
         if self._opening.settles is not None:
             return (yield from self._settled(self._opening.settles))
+        if self._opening.resumes:
+            return (yield from self._gone_on())
         view = yield from self._view()
         if self._opening.key is not None:
             return (yield from self._resumed(view.version))
@@ -98,6 +110,11 @@ class TurnEngine(Resuming):
             awaiting=tuple(so_far.awaiting),
             is_repeat=so_far.is_repeat,
         )
+
+
+def _note_on(error: Exception, note: str) -> None:
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def _nothing() -> Steps[None]:

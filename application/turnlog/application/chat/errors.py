@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnlog.domain.errors import TurnlogError
+from turnlog.domain.errors import TurnlogError, shown
 
 if TYPE_CHECKING:
     from turnlog.application.chat.model import ChatReply
@@ -115,6 +115,14 @@ class TurnTakenOverError(ChatError):
             "This turn took longer than its mark was renewed, and another turn began meanwhile. What it had "
             "is stored. Check the clock and the lease of the chat."
         )
+        self.session_id = session_id
+
+
+class NothingToResumeError(ChatError):
+    """No user has said anything in the session, or on the branch, so no turn can go on."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {shown(session_id)} holds no message of a user to go on from: `send` one.")
         self.session_id = session_id
 
 

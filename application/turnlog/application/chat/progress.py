@@ -18,7 +18,8 @@ from turnlog.domain.messages import Message
 class Opening:
     """How a turn begins: with a message of the user, or with what became of an awaited call (`settles`).
 
-    Of an awaited call `result` is the answer; without one it is run (`runs`), or given up.
+    Of an awaited call `result` is the answer; without one it is run (`runs`), or given up. A turn that
+    `resumes` begins with the newest question of its branch, which is stored.
     """
 
     session_id: str
@@ -32,6 +33,7 @@ class Opening:
     settles: CallReference | None = None
     result: Message | None = None
     runs: bool = False
+    resumes: bool = False
 
 
 @dataclass(eq=False)

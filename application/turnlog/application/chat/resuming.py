@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from turnlog.application.chat.errors import NothingToResumeError
 from turnlog.application.chat.model import FinishReason
 from turnlog.application.chat.progress import Entry, OvertakenError, Settling
 from turnlog.application.chat.running import ToolOutcome
@@ -70,6 +71,36 @@ class Resuming(ToolRounds):
             if pending is None or pending:
                 return pending
 
+    def _gone_on(self) -> Steps[list[Entry] | None]:
+        """What is missing behind the newest question of the branch; None when it has its answer."""
+        view = yield from self._view()
+        branch = self.mark.branch
+        own = [one for one in view.told_events(branch) if one.branch == branch and not one.synthetic]
+        begins = max((place for place, one in enumerate(own) if one.role is Role.USER), default=None)
+        if begins is None:
+            raise NothingToResumeError(self.session_id)
+        turn = [one for one in own[begins:] if one.role is not Role.SYSTEM]
+        for event in turn:
+            assert event.message is not None  # noqa: S101 - the view holds messages
+            self._note(Entry(event.message), event)
+        answer = next((one for one in reversed(turn) if one.role is Role.ASSISTANT), None)
+        if answer is None or answer.message is None:
+            return []
+        so_far = self._so_far
+        so_far.finish_reason = _finish_reason(answer.message)
+        if not answer.tool_calls or so_far.finish_reason in CUT:
+            so_far.is_repeat = True
+            return None
+        so_far.rounds = sum(bool(one.tool_calls) for one in turn)
+        answered = {one.id for event in turn if event.message for one in event.message.tool_responses}
+        unanswered = [one for one in enumerate(answer.tool_calls) if one[1].id not in answered]
+        for _, call in unanswered:
+            if call.awaiting:
+                yield from self._note_if_open(CallReference.of(answer.id, call))
+        missing = [one for one in unanswered if not one[1].awaiting]
+        entry = Entry(answer.message, event=answer)
+        return (yield from self._made_up_for(entry, answer.message, missing, view.version))
+
     def _resumed_behind(
         self, event: SessionEvent, message: Message, version: int
     ) -> Steps[list[Entry] | None]:
@@ -94,14 +125,21 @@ class Resuming(ToolRounds):
         for place, call in list(missing):
             if call.awaiting and self._needs_approval(call):
                 missing.remove((place, call))
-                yield from self._note_if_open(CallReference(event.id, call.id or ""))
+                yield from self._note_if_open(CallReference.of(event.id, call))
+        return (yield from self._made_up_for(answer, message, missing, version))
+
+    def _made_up_for(
+        self, answer: Entry, message: Message, missing: Sequence[tuple[int, ToolCallPart]], version: int
+    ) -> Steps[list[Entry] | None]:
+        """Make the calls of a stored answer that have no result, then go on unless one is awaited."""
+        so_far = self._so_far
         if missing:
             try:
                 yield from self._write((), expected=version)
             except (TurnInProgressError, VersionConflictError):
                 raise OvertakenError from None  # the results may be there by now
             return (yield from self._use_tools(answer, missing))
-        if any(call.awaiting for _, call in calls):
+        if any(call.awaiting for call in message.tool_calls):
             so_far.is_repeat = True
             return None
         return []
@@ -116,7 +154,7 @@ class Resuming(ToolRounds):
         self.mark = replace(self.mark, branch=event.branch)
         for other in event.tool_calls:
             if other is not call:
-                yield from self._note_if_open(CallReference(event.id, other.id or ""))
+                yield from self._note_if_open(CallReference.of(event.id, other))
         view: View = yield Do(lambda s: s.view(self.session_id))
         told = [one for one in view.told_events(event.branch) if not one.synthetic]
         so_far.turn_from = _turn_start(told, event)

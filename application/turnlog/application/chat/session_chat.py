@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from turnlog.application.chat.base import AnyTool, ChatBase, result_message
+from turnlog.application.chat.base import AnyTool, ChatBase, acting, denial, result_message
 from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.errors import TurnUnfinishedError
 from turnlog.application.chat.keeping import MarkKeeper
@@ -118,6 +118,29 @@ class SessionChat(ChatBase[ChatModel]):
         )
         return self._stream(opening, tools)
 
+    def resume(
+        self,
+        session_id: str,
+        *,
+        principal: str | None = None,
+        tools: Sequence[AnyTool] | None = None,
+        filter: EventFilter | None = None,  # noqa: A002 - the vocabulary's word
+        system: str | None = None,
+        branch: str | None = None,
+        wait: float | None = None,
+    ) -> Turn:
+        """Go on where a turn broke off, as when the model failed: with the newest message of a user on the
+        branch, which is not said again. Results that are stored are kept, calls without one are made.
+
+        When that question has its answer, a broken off one too, the turn `is_repeat` and no model is asked.
+        A turn that was begun with an idempotency key goes on by `send` with the same key instead. Raises
+        `NothingToResumeError`, `SessionNotFoundError`, and what `send` raises.
+        """
+        opening = self._resuming(
+            session_id, principal=principal, filter=filter, system=system, branch=branch, wait=wait
+        )
+        return self._run(opening, tools)
+
     def answer(
         self,
         session_id: str,
@@ -125,17 +148,45 @@ class SessionChat(ChatBase[ChatModel]):
         call_id: str,
         result: object,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Give an awaited call its result, and go on with its turn when it was the last one open.
 
+        `by` says who gave it: it is the `actor` in the context of all that is recorded here.
+
         Raises `UnknownEventError`, `CallNotAwaitedError`, and what `send` raises.
         """
         message = result_message(call_id, result)
-        return self._run(
-            self._settling(session_id, event_id, call_id, result=message, principal=principal, wait=wait)
+        opening = self._settling(
+            session_id, event_id, call_id, result=message, principal=principal, wait=wait
         )
+        with acting(by):
+            return self._run(opening)
+
+    def deny(
+        self,
+        session_id: str,
+        event_id: str,
+        call_id: str,
+        reason: str = "",
+        *,
+        by: str | None = None,
+        principal: str | None = None,
+        wait: float | None = None,
+    ) -> Turn:
+        """Refuse an awaited call: the model is told that it was denied, and why, and the turn goes on as with
+        `answer`. `by` is who denied it.
+
+        Raises what `answer` raises.
+        """
+        message = denial(call_id, reason)
+        opening = self._settling(
+            session_id, event_id, call_id, result=message, principal=principal, wait=wait
+        )
+        with acting(by):
+            return self._run(opening)
 
     def approve(
         self,
@@ -143,13 +194,14 @@ class SessionChat(ChatBase[ChatModel]):
         event_id: str,
         call_id: str,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Make an awaited call now and go on with its result, as `answer` does."""
-        return self._run(
-            self._settling(session_id, event_id, call_id, runs=True, principal=principal, wait=wait)
-        )
+        opening = self._settling(session_id, event_id, call_id, runs=True, principal=principal, wait=wait)
+        with acting(by):
+            return self._run(opening)
 
     def abandon(
         self,
@@ -157,11 +209,14 @@ class SessionChat(ChatBase[ChatModel]):
         event_id: str,
         call_id: str,
         *,
+        by: str | None = None,
         principal: str | None = None,
         wait: float | None = None,
     ) -> Turn:
         """Give up waiting for the result of a call, and go on as `answer` does; the model is told of none."""
-        return self._run(self._settling(session_id, event_id, call_id, principal=principal, wait=wait))
+        opening = self._settling(session_id, event_id, call_id, principal=principal, wait=wait)
+        with acting(by):
+            return self._run(opening)
 
     def _run(self, opening: Opening, tools: Sequence[AnyTool] | None = None) -> Turn:
         sessions, engine = self._engine(opening, tools, stream=False)

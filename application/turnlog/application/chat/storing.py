@@ -83,7 +83,7 @@ class Storing:
                     lambda s: s.view_for_turn(self.session_id, branch=branch, turn_id=turn_id)
                 )
             except SessionNotFoundError:
-                if self._opening.settles is not None or self._so_far.entries:
+                if self._opening.settles is not None or self._opening.resumes or self._so_far.entries:
                     raise
                 yield Do(self._make_session)
             except TurnInProgressError:

@@ -50,7 +50,7 @@ class ToolRounds(Requesting):
         if is_over:
             raise TooManyRoundsError(self._settings.max_rounds)
         so_far.awaiting += (
-            CallReference(answer.event.id, call.id or "")
+            CallReference.of(answer.event.id, call)
             for call in message.tool_calls
             if answer.event and self._needs_approval(call)
         )
@@ -107,7 +107,7 @@ class ToolRounds(Requesting):
     def _result_entry(self, answer: Entry, call: ToolCallPart, outcome: ToolOutcome) -> Steps[Entry | None]:
         """The result as a message; none of a call that waits and has nothing to say in the meantime."""
         if outcome.awaiting is not None and answer.event is not None:
-            self._so_far.awaiting.append(CallReference(answer.event.id, call.id or ""))
+            self._so_far.awaiting.append(CallReference.of(answer.event.id, call))
         entry: Entry | None = None
         if outcome.awaiting is None or outcome.awaiting.note:
             message = self._fitting(outcome, call)
