@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -386,7 +387,7 @@ def test_a_call_that_was_denied_cannot_be_approved(sessions: SessionService) -> 
         later(sessions)[0].approve(SID, call.event_id, call.call_id)
 
 
-SETTLES = {
+SETTLES: dict[str, Callable[[SessionChat, CallReference, str], Turn]] = {
     "approve": lambda chat, call, by: chat.approve(SID, call.event_id, call.call_id, by=by),
     "deny": lambda chat, call, by: chat.deny(SID, call.event_id, call.call_id, by=by),
     "answer": lambda chat, call, by: chat.answer(SID, call.event_id, call.call_id, "paid", by=by),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from tests.support.chats import SID, lines
@@ -120,13 +119,12 @@ def test_a_branch_goes_on_from_its_own_question(sessions: SessionService) -> Non
     assert [(event.text, event.branch) for event in turn.events] == [("look", "find"), ("Found.", "find")]
 
 
-@pytest.mark.parametrize(
-    "says", [lambda s: s.create(SID), lambda s: s.create(SID) and s.append_message(SID, Message.system("x"))]
-)
+@pytest.mark.parametrize("texts", [(), ("Be kind.",)])
 def test_a_session_without_a_question_has_nothing_to_resume(
-    sessions: SessionService, says: Callable[[SessionService], object]
+    sessions: SessionService, texts: tuple[str, ...]
 ) -> None:
-    says(sessions)
+    sessions.create(SID)
+    sessions.append_events(SID, [Message.system(text) for text in texts])
     with pytest.raises(NothingToResumeError):
         SessionChat(sessions, ScriptedModel([])).resume(SID)
 

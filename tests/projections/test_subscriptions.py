@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,15 @@ from tests.projections.activity import FOLLOWABLE, PLAIN, env_of, service_on, tu
 from tests.projections.databases import SqliteFile
 from tests.projections.processes import worker
 
+from turnlog.application.projections import (
+    MemoryFollowerStore,
+    NoSubscriptionsError,
+    SessionFeed,
+    SessionFollower,
+    SupervisedRunner,
+)
 from turnlog.application.service import SessionService
+from turnlog.application.sessions import Sessions
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.sqlite.subscribing import SqliteSubscription
 
@@ -154,3 +163,35 @@ def test_many_writers_in_many_threads_are_seen_once_each_and_in_order(
     assert isinstance(subscription, SqliteSubscription)
     assert seen == list(range(1, total + 1))
     assert not stopper
+
+
+def plain_env(path: Path) -> dict[str, str]:
+    """An SQLite store with the framework's own recorder."""
+    return {**env_of(path), "APPLICATION_RECORDER_TOPIC": PLAIN}
+
+
+def test_a_feed_on_a_recorder_without_subscriptions_names_what_has_them(tmp_path: Path) -> None:
+    with (
+        SessionService(env=plain_env(tmp_path / "s.db")) as sessions,
+        pytest.raises(NoSubscriptionsError, match="SessionRows or SqliteSubscriptions"),
+    ):
+        SessionFeed(sessions)
+
+
+class _Nothing(SessionFollower[Any]):
+    """A follower that does nothing."""
+
+
+def test_a_runner_on_a_recorder_without_subscriptions_says_the_same(tmp_path: Path) -> None:
+    runner: SupervisedRunner[MemoryFollowerStore] = SupervisedRunner(
+        application_class=Sessions,
+        projection_class=_Nothing,
+        view_class=MemoryFollowerStore,
+        env={
+            **plain_env(tmp_path / "s.db"),
+            "_NOTHING_PERSISTENCE_MODULE": "eventsourcing.popo",
+        },
+    )
+    with pytest.raises(NoSubscriptionsError):
+        runner.run_forever(timeout=20)
+    assert runner.restarts == 0

@@ -216,3 +216,26 @@ def test_whatever_is_pinned_and_covered_no_call_is_parted_and_the_conversation_b
                 assert pins & spoken <= told
             if result.is_unchanged:
                 break
+
+
+def test_pins_that_the_view_does_not_hold_are_named_in_the_result() -> None:
+    sessions = service()
+    say(sessions, "u1 a1 u2 a2 u3")
+    result = sessions.compact(SID, None, WindowCompactionStrategy(NEWEST, pins=["a1", "rulee"]))
+    assert (result.is_unchanged, result.pins_not_found) == (False, ("rulee",))
+    assert "'rulee'" in result.detail
+    assert shown(sessions) == "a1 u3"
+
+
+def test_pins_are_named_too_when_nothing_leaves() -> None:
+    sessions = service()
+    say(sessions, "u1 a1")
+    result = sessions.compact(SID, None, WindowCompactionStrategy(NEWEST, pins=["rulee"]))
+    assert (result.reason, result.pins_not_found) == (CompactionReason.NOTHING_TO_COVER, ("rulee",))
+
+
+def test_a_pass_whose_pins_are_all_there_names_none() -> None:
+    sessions = service()
+    say(sessions, "u1 a1 u2 a2 u3")
+    result = sessions.compact(SID, None, WindowCompactionStrategy(NEWEST, pins=["a1"]))
+    assert (result.pins_not_found, result.detail) == ((), "")

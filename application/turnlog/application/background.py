@@ -23,6 +23,7 @@ from turnlog.domain.compaction import (
     require_positive,
 )
 from turnlog.domain.errors import TurnlogError
+from turnlog.domain.guards import require_callable, require_methods
 
 _log = logging.getLogger("turnlog")
 
@@ -102,6 +103,7 @@ class BackgroundCompaction:
         max_workers: int = 2,
     ) -> None:
         require_positive("`max_workers`", max_workers)
+        _check_pass(trigger, strategy)
         self._sessions = sync_service(sessions)
         self._trigger = trigger
         self._strategy = strategy
@@ -186,6 +188,7 @@ class AsyncBackgroundCompaction:
         max_running: int = 2,
     ) -> None:
         require_positive("`max_running`", max_running)
+        _check_pass(trigger, strategy)
         self._sessions = async_service(sessions)
         self._trigger = trigger
         self._strategy = strategy
@@ -262,6 +265,12 @@ class AsyncBackgroundCompaction:
         else:
             if not job.future.done():
                 job.future.set_result(result)
+
+
+def _check_pass(trigger: object, strategy: object) -> None:
+    if trigger is not None:
+        require_callable("A trigger", trigger, "a function of the request, or None for always")
+    require_methods("A strategy", strategy, ("compact",), "an object with a method `compact`")
 
 
 def _retrieved(future: asyncio.Future[CompactionResult]) -> None:

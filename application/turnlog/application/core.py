@@ -40,6 +40,7 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
+from turnlog.domain.guards import require_callable, require_methods
 from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import SessionEvent
@@ -99,6 +100,12 @@ class ServiceCore:
             raise InvalidSettingError(
                 f"`app` is an eventsourcing Application, not {shown(app)}; env=… has a name."
             )
+        if token_estimator is not None:
+            require_methods(
+                "`token_estimator`", token_estimator, ("estimate",), "an object, as TiktokenEstimator()"
+            )
+        if clock is not None:
+            require_callable("`clock`", clock, "a function that returns an aware datetime")
         self._owns_app = app is None
         self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
         _warn_of_memory(self._app)

@@ -37,6 +37,7 @@ from turnlog.domain.errors import (
     StorageError,
 )
 from turnlog.domain.events import ContentEvent, HoldPlaced, SessionOpened
+from turnlog.domain.guards import require_kind
 from turnlog.domain.session import Session
 
 PURGE_AFTER: Final = timedelta(days=30)
@@ -73,6 +74,10 @@ class Ending(ServiceCore):
         `until` is that time (None: never). `by` is counted from the expiry as it is, or from now when that is
         past; a session that never expires stays so.
         """
+        if until is not None and until != "unchanged":
+            require_aware("`until`", until)
+        if by is not None:
+            require_kind("`by`", by, timedelta, "a timedelta, as in timedelta(days=7)")
         if (until == "unchanged") == (by is None) or (by is not None and by <= timedelta(0)):
             raise InvalidSettingError("Give either `until` or a positive `by`.")
         around = merged_context(context)

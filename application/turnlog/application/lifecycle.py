@@ -17,6 +17,7 @@ from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, shown
 from turnlog.domain.events import SessionOpened
+from turnlog.domain.guards import require_kind
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.session import MAX_SPAN, Session
 from turnlog.domain.state import SessionState
@@ -51,8 +52,8 @@ class Lifecycle(ServiceCore):
         What it creates belongs to the principal (`SessionAttributes.PRINCIPAL_NAME` of the metadata). An id
         that is taken by another principal is unavailable, without a word why. Closing it closes nothing.
         """
-        if not principal.strip():
-            raise InvalidSettingError("A scope needs a principal that is not blank.")
+        if not isinstance(principal, str) or not principal.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidSettingError(f"A scope needs a principal that is not blank, not {shown(principal)}.")
         if self._principal not in (None, principal):
             raise InvalidSettingError("A scope is not left: scope the service itself to another principal.")
         scoped = copy(self)
@@ -76,6 +77,8 @@ class Lifecycle(ServiceCore):
         Raises `SessionIdUnavailableError` when the id is taken, now or formerly.
         """
         now = self._now()
+        if idle is not None:
+            require_kind("`idle`", idle, timedelta, "a timedelta, as in timedelta(days=7)")
         if time_to_live is not None and not isinstance(time_to_live, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidSettingError("`time_to_live` is a timedelta, as in timedelta(days=60).")
         if time_to_live is not None and not abs(time_to_live) <= MAX_SPAN:
@@ -139,6 +142,7 @@ class Lifecycle(ServiceCore):
 
         Values are compared as JSON, exactly: `{SessionAttributes.PRINCIPAL_NAME: "ada"}`.
         """
+        require_kind("`where`", where, Mapping, "a mapping of metadata, as in {'user.name': 'ada'}")
         check_json(dict(where), "where")
         require_positive("limit", limit)
         if before is not None and not isinstance(before, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
@@ -152,6 +156,7 @@ class Lifecycle(ServiceCore):
     def sessions_with_prefix(self, prefix: str, *, limit: int = 10) -> Sequence[SessionRow]:
         """Sessions whose id begins with the prefix, in the order of their ids."""
         require_positive("limit", limit)
+        require_kind("`prefix`", prefix, str, "the beginning of an id, a text")
         return self._directory.with_prefix(self._namespace, prefix, limit=limit, where=self._scope)
 
     def update_metadata(
@@ -188,6 +193,8 @@ class Lifecycle(ServiceCore):
 
     def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""
+        if metadata is not None:
+            require_kind("`metadata`", metadata, Mapping, "a mapping, as in {'title': 'Parcels'}")
         given = dict(metadata or {})
         for name, value in self._scope.items():
             if given.setdefault(name, value) != value:

@@ -11,8 +11,10 @@ from turnlog.application.streams import present
 from turnlog.application.writing import SessionKey
 from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
+    InvalidFilterError,
     SessionNotFoundError,
     UnknownEventError,
+    shown,
 )
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.ids import check_id
@@ -44,6 +46,10 @@ class Reading(ServiceCore):
         Without criteria that is the whole log, boundaries and custom events included. `archived` marks the
         messages that are no longer in the view.
         """
+        if criteria is not None and not isinstance(criteria, EventFilter):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidFilterError(
+                f"The criteria are an EventFilter, as in EventFilter(keyword='rose'), not {shown(criteria)}."
+            )
         key = self._key(session_id)
         state = self._streams.state(key.aggregate_id)
         if state is None or state.is_deleted:

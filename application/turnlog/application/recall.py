@@ -13,10 +13,12 @@ from uuid import UUID
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
 from turnlog.domain.entries import entry_of
+from turnlog.domain.errors import shown
 from turnlog.domain.events import MessageAppended, StreamEvent
+from turnlog.domain.guards import require_kind
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.log import SessionEvent
-from turnlog.domain.query import EventQuery, said_at
+from turnlog.domain.query import EventQuery, InvalidArgumentError, said_at
 from turnlog.domain.state import RangeSet
 
 _READ = 100
@@ -38,6 +40,7 @@ class Recall(ServiceCore):
 
         `archived` marks those that are no longer in the view.
         """
+        _check_query(query)
         aggregate_id = self._key(session_id).aggregate_id
         state = self._streams.state(aggregate_id)
         if state is None or state.is_deleted:
@@ -54,6 +57,9 @@ class Recall(ServiceCore):
         They are ordered by the time they were said, then by session id and version. For the sessions of one
         principal: `where={SessionAttributes.PRINCIPAL_NAME: "ada"}`.
         """
+        _check_query(query)
+        if where is not None:
+            require_kind("`where`", where, Mapping, "a mapping of metadata, as in {'user.name': 'ada'}")
         wanted = dict(where or {})
         check_json(wanted, "where")
         sessions = list(self._searched_sessions(wanted))
@@ -132,6 +138,14 @@ def message_text(event: MessageAppended) -> str | None:
     content = cast("Mapping[str, Any]", from_json_text(event.content or "{}"))
     texts = [part["content"] for part in content.get("parts", ()) if part["type"] == "text"]
     return "\n".join(texts) if texts else None
+
+
+def _check_query(query: object) -> None:
+    if not isinstance(query, EventQuery):
+        example = query if isinstance(query, str) else "…"
+        raise InvalidArgumentError(
+            f"A search takes an EventQuery, as in EventQuery(keywords={shown(example)}), not {shown(query)}."
+        )
 
 
 def _sessions(events: Iterable[SessionEvent]) -> set[str]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 from turnlog.application.async_service import AsyncSessionService
 from turnlog.application.recall import Recall
 from turnlog.domain.attributes import SessionAttributes
+from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, NaiveTimeError, shown
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.query import EventQuery, InvalidArgumentError, said_at
@@ -55,8 +56,7 @@ class _SearchTool(ABC):
         self._sessions = sessions.sync if isinstance(sessions, AsyncSessionService) else sessions
         if not isinstance(self._sessions, Recall):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidSettingError(f"A search needs a SessionService, not {shown(sessions)}.")
-        if page_size < 1:
-            raise InvalidSettingError(f"`page_size` must be at least 1, it is {page_size}.")
+        require_positive("`page_size`", page_size)
         self._page_size = page_size
 
     def __call__(self, arguments: Mapping[str, Any]) -> str:
@@ -129,7 +129,7 @@ class ConversationSearch(_SearchTool):
         page_size: int = DEFAULT_PAGE_SIZE,
     ) -> None:
         super().__init__(sessions, page_size)
-        if not session_id or not session_id.strip():
+        if not isinstance(session_id, str) or not session_id.strip():
             raise InvalidArgumentError("A search needs the session that it is about: give its session id.")
         self._session_id = session_id
 
@@ -178,7 +178,7 @@ class CrossSessionSearch(_SearchTool):
         self, sessions: Recall | AsyncSessionService, principal: str, *, page_size: int = DEFAULT_PAGE_SIZE
     ) -> None:
         super().__init__(sessions, page_size)
-        if not principal.strip():
+        if not isinstance(principal, str) or not principal.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidSettingError("A search over sessions needs the principal whose sessions they are.")
         self._where = {SessionAttributes.PRINCIPAL_NAME: principal}
 

@@ -71,7 +71,7 @@ def storage_errors() -> Generator[None]:
         if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED or FENCE in str(error):
             raise storage_error(error) from error
         raise
-    except (PersistenceError, sqlite3.Error) as error:
+    except (PersistenceError, ConnectionPoolClosedError, sqlite3.Error) as error:
         raise storage_error(error) from error
     except (TopicError, MapperDeserialisationError) as error:
         raise UnreadableEventError(str(error).splitlines()[0]) from error
@@ -135,7 +135,7 @@ def storage_error(error: Exception) -> StorageError:
             "let an application make them once with CREATE_TABLE=yes."
         )
     if isinstance(error, ConnectionPoolClosedError):
-        return StorageError("The service, or the application it runs on, was closed.")
+        return StorageError("The service, or the application it runs on, was closed: make a new one.")
     if _is_lost(error):
         return StorageUnavailableError(f"The server of the database does not answer ({said}). Try again.")
     return StorageError(f"The database refused: {said}")

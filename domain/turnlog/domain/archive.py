@@ -18,6 +18,7 @@ from turnlog.domain.compaction import (
     require_positive,
 )
 from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.guards import require_methods
 from turnlog.domain.log import SessionEvent, superseded_system
 from turnlog.domain.messages import Message
 from turnlog.domain.rendering import event_text
@@ -142,6 +143,12 @@ class RecursiveSummarizationCompactionStrategy:
     def __post_init__(self) -> None:
         require_positive("max_events_to_keep", self.max_events_to_keep)
         if not callable(self.model):
+            require_methods(
+                "`model`",
+                self.model,
+                ("summarize",),
+                "a function of the prompt or a summarizer with `summarize`",
+            )
             object.__setattr__(self, "_summarizer", self.model)
             return
         summarizer = PromptSummarizer(

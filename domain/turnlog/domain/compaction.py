@@ -84,7 +84,8 @@ class CompactionResult:
     A strategy returns it with the messages of the new summary; recorded by the service it holds `version`,
     the version of the session afterwards, and `boundary`, the COMPACTION event. `detail` says in figures what
     the reason leaves open. Where a target was set, `floor` are the tokens that no pass can take away: system
-    message, preamble, tools and the newest turn.
+    message, preamble, tools and the newest turn. `pins_not_found` are pins of the strategy that name nothing
+    in the view: misspelt, of another session, or covered before they were pinned.
     """
 
     reason: CompactionReason
@@ -101,6 +102,7 @@ class CompactionResult:
     detail: str = ""
     target: int | None = None
     floor: int | None = None
+    pins_not_found: tuple[str, ...] = ()
 
     @property
     def is_target_reachable(self) -> bool:

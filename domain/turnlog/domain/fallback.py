@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from turnlog.domain.compaction import CompactionReason, CompactionSummarizer, Summary, SummaryRequest
 from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.guards import require_methods
 from turnlog.domain.steps import AnySummarizer, summary_of
 
 FallbackCallback: TypeAlias = Callable[[AnySummarizer, Exception | CompactionReason], None]
@@ -26,6 +27,8 @@ class _Chain:
     def _init(self, summarizers: tuple[AnySummarizer, ...], on_fallback: FallbackCallback | None) -> None:
         if not summarizers:
             raise InvalidSettingError("A chain of summarizers needs at least one.")
+        for summarizer in summarizers:
+            require_methods("A summarizer", summarizer, ("summarize",), "an object with a method `summarize`")
         object.__setattr__(self, "summarizers", summarizers)
         object.__setattr__(self, "on_fallback", on_fallback)
 

@@ -20,6 +20,7 @@ from turnlog.domain.compaction import (
     require_positive,
 )
 from turnlog.domain.errors import InvalidSettingError, shown
+from turnlog.domain.guards import require_kind, require_number
 from turnlog.domain.steps import AnySummarizer, PassSteps, SteppedStrategy, run_steps
 from turnlog.domain.turns import turn_starts, with_late_results
 
@@ -75,8 +76,9 @@ class GuardedCompactionStrategy:
     ) -> None:
         if not hasattr(strategy, "compact"):
             raise InvalidSettingError(f"A strategy has a method `compact`; {shown(strategy)} has none.")
-        if min_gain < 0 or overhead < 0:
-            raise InvalidSettingError("The minimum gain and the overhead must not be negative.")
+        require_number("`min_gain`", min_gain)
+        require_number("`overhead`", overhead)
+        require_kind("`cooldown`", cooldown, timedelta, "a timedelta, as in timedelta(minutes=5)")
         if target_tokens is not None:
             require_positive("The target", target_tokens)
         require_positive("The number of failures", max_failures)

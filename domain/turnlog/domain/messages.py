@@ -81,6 +81,12 @@ class ToolCallPart(Part, frozen=True):
     arguments: str = ""
     awaiting: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_parsed(cls, data: object) -> object:
+        _refuse_parsed_arguments(data)
+        return data
+
 
 class ToolCallResponsePart(Part, frozen=True):
     """The result of a call: text, or a list of parts. A `provisional` result keeps an awaited call open."""
@@ -343,6 +349,15 @@ def _refuse_instead_of(
         if found:
             hint = "Message.user(…), or `parts`" if name == "parts" else f"`{name}`"
             raise error(f"There is no field {found[0]!r} here: use {hint}.")
+
+
+def _refuse_parsed_arguments(data: object) -> None:
+    if isinstance(data, Mapping):
+        given = cast("Mapping[str, object]", data).get("arguments")
+        if isinstance(given, (dict, list)):
+            raise InvalidPartError(
+                "`arguments` is the text as the model wrote it: give json.dumps(…) of what was parsed."
+            )
 
 
 def _reasons(error: ValidationError) -> str:

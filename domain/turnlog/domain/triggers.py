@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from turnlog.domain.compaction import CompactionRequest, CompactionTrigger, name_of, require_positive
 from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.guards import require_callable, require_number
 from turnlog.domain.turns import turn_starts
 
 
@@ -43,8 +44,7 @@ class TokenCountTrigger:
 
     def __post_init__(self) -> None:
         require_positive("The number of tokens", self.tokens)
-        if self.overhead < 0:
-            raise InvalidSettingError(f"The overhead must not be negative, it is {self.overhead}.")
+        require_number("The overhead", self.overhead)
 
     def __call__(self, request: CompactionRequest, /) -> bool:
         """Whether the view costs the limit or more."""
@@ -63,6 +63,8 @@ class CompositeCompactionTrigger:
     def __post_init__(self) -> None:
         if not self.triggers:
             raise InvalidSettingError("A composite trigger needs at least one trigger.")
+        for trigger in self.triggers:
+            require_callable("A trigger", trigger, "a function of the request, as TurnCountTrigger(20)")
 
     @classmethod
     def any_of(cls, *triggers: CompactionTrigger) -> CompositeCompactionTrigger:

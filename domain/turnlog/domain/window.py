@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import cast
 
 from turnlog.domain.compaction import (
     CompactionReason,
@@ -97,7 +98,8 @@ class WindowCompactionStrategy:
 
     The latest stored system message of each branch and the preamble are pinned, and so are earlier summaries
     unless a summarizer is given, which replaces them by its own. `pins` are ids of events that stay verbatim
-    when their turn leaves; a call and its results are pinned together.
+    when their turn leaves; a call and its results are pinned together. Pins that the view does not hold are
+    in `pins_not_found` of the result.
     """
 
     window: CompactionWindow = CompactionWindow(_Unit.EVENTS, 20)
@@ -113,9 +115,7 @@ class WindowCompactionStrategy:
             raise InvalidSettingError(
                 f"A summarizer has a method `summarize`; {shown(self.summarizer)} has none."
             )
-        if isinstance(self.pins, str):
-            raise InvalidSettingError(f"`pins` are ids of events, as in pins=[{self.pins!r}], not one text.")
-        object.__setattr__(self, "pins", frozenset(self.pins))
+        object.__setattr__(self, "pins", _checked_pins(self.pins))
 
     @property
     def asked(self) -> AnySummarizer | None:
@@ -128,6 +128,16 @@ class WindowCompactionStrategy:
 
     def steps(self, request: CompactionRequest) -> PassSteps:
         """One pass over the view of the request, in steps."""
+        held = {event.id for event in (*request.events, *(request.told or ()))}
+        missing = tuple(sorted(pin for pin in self.pins if pin not in held))
+        result = yield from self._steps(request)
+        if not missing:
+            return result
+        names = ", ".join(map(repr, missing[:5])) + (" …" if len(missing) > 5 else "")
+        details = (result.detail, f"pins that are not in the view: {names}")
+        return replace(result, pins_not_found=missing, detail="; ".join(filter(None, details)))
+
+    def _steps(self, request: CompactionRequest) -> PassSteps:
         found = _Found.of(request, self)
         if isinstance(found, CompactionResult):
             return found
@@ -229,6 +239,20 @@ class _Found:
             tokens_estimated_saved=saved,
             detail=summary.detail,
         )
+
+
+def _checked_pins(pins: object) -> frozenset[str]:
+    """The ids, or `InvalidSettingError`."""
+    if isinstance(pins, str):
+        raise InvalidSettingError(f"`pins` are ids of events, as in pins=[{pins!r}], not one text.")
+    if not isinstance(pins, Collection):
+        raise InvalidSettingError(f"`pins` are ids of events, as in pins=[event.id], not {shown(pins)}.")
+    given = cast("Collection[object]", pins)
+    for pin in given:
+        if not isinstance(pin, str):
+            hint = "give its id, event.id" if isinstance(pin, SessionEvent) else "give the id of an event"
+            raise InvalidSettingError(f"A pin is the id of an event, not {shown(pin)}: {hint}.")
+    return frozenset(pin for pin in given if isinstance(pin, str))
 
 
 def _gain(saved: int, request: CompactionRequest) -> str:

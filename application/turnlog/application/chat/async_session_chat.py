@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from turnlog.application.chat.steps import (
 from turnlog.application.chat.turn import Turn, TurnEvent
 from turnlog.application.chat.workers import ToolTasks
 from turnlog.application.service import SessionService
+from turnlog.domain.errors import InvalidSettingError
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.messages import Message
 
@@ -41,6 +43,8 @@ class AsyncSessionChat(ChatBase[AsyncChatModel]):
     task that is cancelled stores what came. Only what records a body that was changed while it was sent is
     written on the loop.
     """
+
+    _IS_ASYNC = True
 
     async def send(
         self,
@@ -328,7 +332,13 @@ class _Run:
                 )
             case Ask():
                 asked = time.perf_counter()
-                reply = await self._model.complete(step.rendered, on_send=self._resend(step))
+                asking: object = self._model.complete(step.rendered, on_send=self._resend(step))
+                if not isawaitable(asking):
+                    raise InvalidSettingError(
+                        f"{type(self._model).__name__} blocks the loop: give the chat an AsyncChatModel, or "
+                        "use SessionChat."
+                    )
+                reply = await asking
                 return Answered(reply, time.perf_counter() - asked)
             case StartTools():
                 self._tools = ToolTasks(step.jobs)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.chat.engine import TurnEngine
 from turnlog.application.chat.keeping import MarkKeeper
 from turnlog.application.chat.model import Rendering
+from turnlog.application.chat.model_check import check_model
 from turnlog.application.chat.progress import Opening
 from turnlog.application.chat.recording import CallRecorder, NoRecorder
 from turnlog.application.chat.settings import ChatSettings, SystemPlacement
@@ -23,6 +24,7 @@ from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionStrategy, CompactionTrigger
 from turnlog.domain.errors import InvalidMessageError, InvalidSettingError, shown
 from turnlog.domain.filters import EventFilter, MessageFilter
+from turnlog.domain.guards import require_kind
 from turnlog.domain.ids import check_branch, check_id
 from turnlog.domain.messages import Message, Role, TextPart, ToolCallResponsePart
 
@@ -34,6 +36,8 @@ ModelT = TypeVar("ModelT", bound=Rendering)
 
 class ChatBase(Generic[ModelT]):
     """Settings of a chat, and the turns that it begins."""
+
+    _IS_ASYNC: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -61,6 +65,9 @@ class ChatBase(Generic[ModelT]):
         recorder: CallRecorder | None = None,
     ) -> None:
         self._sessions = sync_service(sessions)
+        check_model(model, is_async=self._IS_ASYNC)
+        if options is not None:
+            require_kind("`options`", options, Mapping, "a mapping of the provider's parameters")
         self._model = model
         self._settings = ChatSettings(
             tools=ToolSet(tools),

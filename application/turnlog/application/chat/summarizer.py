@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from turnlog.application.chat.errors import ContextOverflowError
 from turnlog.application.chat.model import AsyncChatModel, ChatModel, ChatReply, ChatRequest, FinishReason
+from turnlog.application.chat.model_check import check_model
 from turnlog.application.chat.usage import Usage
 from turnlog.domain.compaction import CompactionReason, Summary, SummaryRequest, require_positive
 from turnlog.domain.errors import InvalidSettingError
@@ -156,6 +157,10 @@ class ChatModelSummarizer(_Settings):
 
     model: ChatModel
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_model(self.model, is_async=False)
+
     def summarize(self, request: SummaryRequest) -> Summary:
         """The model's summary of the covered turns and the prior summary."""
         steps = self._steps(request, self.model.model)
@@ -178,6 +183,10 @@ class AsyncChatModelSummarizer(_Settings):
     """`ChatModelSummarizer` for asyncio, for `AsyncSessionService.compact`, which awaits it."""
 
     model: AsyncChatModel
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_model(self.model, is_async=True)
 
     async def summarize(self, request: SummaryRequest) -> Summary:
         """The model's summary of the covered turns and the prior summary."""

@@ -19,6 +19,7 @@ from turnlog.application.chat.errors import MalformedArgumentsError
 from turnlog.application.chat.model import ToolDefinition
 from turnlog.application.chat.recording import unstored
 from turnlog.domain.errors import InvalidSettingError, NotJsonError, shown
+from turnlog.domain.guards import require_kind, require_number
 from turnlog.domain.json_text import checked_json_text
 from turnlog.domain.messages import Message, Part
 
@@ -99,14 +100,19 @@ class Tool:
         """
         if isinstance(tool, Tool):
             return tool
-        if time_limit is not None and time_limit <= 0:
-            raise InvalidSettingError(f"`time_limit` is in seconds and positive, it is {time_limit}.")
+        if time_limit is not None:
+            require_number("`time_limit` (seconds)", time_limit, above=True)
         if isinstance(tool, DescribedTool):
             made = ToolDefinition(name or tool.name, description or tool.description, tool.parameters)
             return cls(made, partial(_bind_described, tool), needs_approval, awaits, time_limit)
         if not callable(tool):  # pyright: ignore[reportUnnecessaryComparison] # callers may be untyped
             raise InvalidSettingError(f"A tool is a function, or `Tool.of` one, not {shown(tool)}.")
         function = _Function.of(tool)
+        if name is None and function.name == "<lambda>":
+            raise InvalidSettingError(
+                "A lambda has no name that a model could use: define a function, or name it by "
+                "Tool.of(…, name='find', description='…')."
+            )
         definition = ToolDefinition(
             name or function.name, description or inspect.getdoc(tool) or "", function.parameters
         )
@@ -124,6 +130,7 @@ class ToolSet:
     """The tools of a chat by their names."""
 
     def __init__(self, tools: Sequence[Callable[..., object] | DescribedTool | Tool]) -> None:
+        require_kind("`tools`", tools, Sequence, "a list of functions, as in tools=[find]")
         self._tools: dict[str, Tool] = {}
         for tool in map(Tool.of, tools):
             if tool.name in self._tools:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
@@ -42,6 +43,7 @@ from turnlog.domain.events import StreamEvent
 
 T = TypeVar("T")
 
+_HANDLERS: Final = ("began", "message", "boundary", "event", "ended")
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 
@@ -71,8 +73,19 @@ class SessionFollower(Projection[FollowerStore[T]], Generic[T]):
 
     Derive from it, write the handlers that are needed, and run it by `SupervisedRunner`. `into` is what the
     store gives: a cursor on SQLite, the store itself in memory. A handler may be called again for an event
-    whose transaction failed, so it does nothing but write to `into`.
+    whose transaction failed, so it does nothing but write to `into`. A method whose name looks like a
+    misspelt handler is refused when the class is made.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, value in vars(cls).items():
+            meant = None if name.startswith("_") else get_close_matches(name, _HANDLERS, 1, 0.8)
+            if name not in _HANDLERS and meant and callable(value):
+                raise InvalidSettingError(
+                    f"{cls.__name__}.{name} is no handler and would never be called: `{meant[0]}` is one. "
+                    "Begin the name of a helper with an underscore."
+                )
 
     def __init__(self, view: FollowerStore[T]) -> None:
         super().__init__(view)

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import dropwhile
 
+from turnlog.domain.errors import InvalidEventError, shown
 from turnlog.domain.log import EventType, SessionEvent, superseded_system
 from turnlog.domain.messages import Message, Role
 from turnlog.domain.view import View
+
+_MEANT = "A request is made of a view, or of a list of messages, as in [Message.user(…)], not of {}."
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ def told(
     `in_place` leaves all system messages in the conversation, replaced ones too: what was sent stays.
     """
     if not isinstance(view, View):
+        if isinstance(view, (str, Message)) or not isinstance(view, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidEventError(_MEANT.format(shown(view)))
         view = View(tuple(_event(entry, place) for place, entry in enumerate(view)))
     events = view.told_events(branch)
     if in_place:
@@ -53,6 +58,8 @@ def _told_in_place(events: Iterable[SessionEvent], system: str | None) -> Told:
 def _event(entry: SessionEvent | Message, place: int) -> SessionEvent:
     if isinstance(entry, SessionEvent):
         return entry
+    if not isinstance(entry, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidEventError(_MEANT.format(shown(entry)))
     return SessionEvent(
         f"#{place}", EventType.MESSAGE, place, datetime.min.replace(tzinfo=UTC), message=entry
     )

@@ -24,7 +24,8 @@ from turnlog.application.chat import (
     RenderedRequest,
     StreamInterruptedError,
 )
-from turnlog.domain.errors import InvalidSettingError, TurnlogError
+from turnlog.domain.errors import TurnlogError
+from turnlog.domain.guards import require_number
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.models import framing
 from turnlog.infrastructure.models.answers import answer, broken_off, deltas, joined
@@ -62,8 +63,8 @@ class Limits:
     response_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        if min(self.connect, self.read, self.total, self.response_bytes) <= 0:
-            raise InvalidSettingError("Limits are larger than 0.")
+        for name in ("connect", "read", "total", "response_bytes"):
+            require_number(f"`{name}` of Limits", getattr(self, name), above=True)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from turnlog.application.chat import (
 )
 from turnlog.application.chat.model import OnSend, ignore
 from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.guards import require_kind
 from turnlog.domain.json_text import to_json_text
 from turnlog.infrastructure.formats._plain import sendable
 from turnlog.infrastructure.models import addresses
@@ -53,7 +54,7 @@ class _Model:
         limits: Limits | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
-        if not model.strip():
+        if not isinstance(model, str) or not model.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidSettingError("A chat model needs the name of the model that is asked.")
         self._codec = codec
         self._model = model
@@ -61,9 +62,12 @@ class _Model:
         self._secrets = Secrets(key, headers)
         self._base_url = addresses.base(base_url)
         limits = limits or Limits()
+        retry = retry or RetryPolicy()
+        require_kind("`limits`", limits, Limits, "as in Limits(read=30)")
+        require_kind("`retry`", retry, RetryPolicy, "as in RetryPolicy(retries=1)")
         self._target = Target(codec.url(self._base_url), self._headers, limits)
         self._setting = Setting(
-            codec, self._target.url, self._secrets, limits, retry or RetryPolicy(), DEMANDS, self._rendered
+            codec, self._target.url, self._secrets, limits, retry, DEMANDS, self._rendered
         )
 
     @property

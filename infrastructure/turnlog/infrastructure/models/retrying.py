@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from turnlog.domain.errors import InvalidSettingError
+from turnlog.domain.guards import require_number
 
 TEMPORARY = frozenset((408, 409, 429))
 
@@ -32,8 +32,8 @@ class RetryPolicy:
     max_retry_after: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.retries < 0 or min(self.backoff, self.max_backoff, self.max_retry_after) < 0:
-            raise InvalidSettingError("`retries` and the times of a RetryPolicy are not negative.")
+        for name in ("retries", "backoff", "max_backoff", "max_retry_after"):
+            require_number(f"`{name}` of a RetryPolicy", getattr(self, name))
 
     def pause(self, failures: int, retry_after: float | None, chance: float) -> float | None:
         """Seconds to wait after so many failures, None when it is enough; `chance` is between 0 and 1."""

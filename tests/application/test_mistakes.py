@@ -1,0 +1,362 @@
+"""What cannot work is refused where it is written, with a typed error that says what is meant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.support.chats import service
+from tests.support.scripted_chat import AsyncScriptedModel, ScriptedModel
+
+from turnlog.application import (
+    AsyncBackgroundCompaction,
+    AsyncChatModelSummarizer,
+    AsyncSessionChat,
+    AsyncSessionService,
+    BackgroundCompaction,
+    ChatModelSummarizer,
+    ConversationSearch,
+    CrossSessionSearch,
+    SessionAudit,
+    SessionChat,
+    SessionService,
+    event_context,
+)
+from turnlog.application.chat import ChatReply, FinishReason, RenderedRequest, Tool
+from turnlog.application.projections import (
+    SessionFeed,
+    SessionFollower,
+)
+from turnlog.domain import (
+    CompactionWindow,
+    CompositeCompactionTrigger,
+    EventQuery,
+    FallbackSummarizer,
+    GuardedCompactionStrategy,
+    InvalidArgumentError,
+    InvalidEventError,
+    InvalidFilterError,
+    InvalidPartError,
+    InvalidSettingError,
+    Message,
+    RecursiveSummarizationCompactionStrategy,
+    StorageError,
+    TokenCountTrigger,
+    ToolCallPart,
+    TurnlogError,
+    WindowCompactionStrategy,
+)
+from turnlog.infrastructure.formats import anthropic_messages, openai_chat, openai_responses
+from turnlog.infrastructure.models import AsyncOpenAIChatModel, Limits, OpenAIChatModel, RetryPolicy
+
+SID = "s"
+WINDOW = WindowCompactionStrategy(CompactionWindow.last_turns(1))
+Make = Callable[[SessionService, Any], object]
+
+
+def chat(sessions: SessionService, **settings: Any) -> SessionChat:
+    """A chat with these settings."""
+    return SessionChat(sessions, ScriptedModel([]), **settings)
+
+
+MISTAKES: dict[str, tuple[Make, object, type[TurnlogError], str]] = {
+    "a name as a model": (
+        lambda s, x: SessionChat(s, x),
+        "gpt-5",
+        InvalidSettingError,
+        r"OpenAIChatModel\('gpt-5'\)",
+    ),
+    "a class as a model": (
+        lambda s, x: SessionChat(s, x),
+        ScriptedModel,
+        InvalidSettingError,
+        "OpenAIChatModel",
+    ),
+    "an async model in a chat": (
+        lambda s, x: SessionChat(s, x),
+        AsyncScriptedModel([]),
+        InvalidSettingError,
+        "for asyncio",
+    ),
+    "an async model of a provider in a chat": (
+        lambda s, x: SessionChat(s, x),
+        AsyncOpenAIChatModel("m", api_key="k"),
+        InvalidSettingError,
+        "for asyncio",
+    ),
+    "a sync model in an async chat": (
+        lambda s, x: AsyncSessionChat(s, x),
+        ScriptedModel([]),
+        InvalidSettingError,
+        "block the loop",
+    ),
+    "a sync model of a provider in an async chat": (
+        lambda s, x: AsyncSessionChat(s, x),
+        OpenAIChatModel("m", api_key="k"),
+        InvalidSettingError,
+        "block the loop",
+    ),
+    "a name as the model of summaries": (
+        lambda _, x: ChatModelSummarizer(x),
+        "gpt-5",
+        InvalidSettingError,
+        "OpenAIChatModel",
+    ),
+    "an async model of summaries": (
+        lambda _, x: ChatModelSummarizer(x),
+        AsyncScriptedModel([]),
+        InvalidSettingError,
+        "for asyncio",
+    ),
+    "a sync model of awaited summaries": (
+        lambda _, x: AsyncChatModelSummarizer(x),
+        ScriptedModel([]),
+        InvalidSettingError,
+        "block the loop",
+    ),
+    "a text as a strategy": (lambda s, x: chat(s, strategy=x), "window", InvalidSettingError, "strategy"),
+    "a number as a trigger": (
+        lambda s, x: chat(s, strategy=WINDOW, trigger=x),
+        16_000,
+        InvalidSettingError,
+        r"TokenCountTrigger\(16_000\)",
+    ),
+    "a number as a recorder": (lambda s, x: chat(s, recorder=x), 5, InvalidSettingError, "PromptRecorder"),
+    "a text as a filter": (lambda s, x: chat(s, filter=x), "x", InvalidSettingError, "EventFilter"),
+    "a text as what is stored": (lambda s, x: chat(s, store=x), "x", InvalidSettingError, "MessageFilter"),
+    "a number as instructions": (lambda s, x: chat(s, instructions=x), 5, InvalidSettingError, "text"),
+    "seconds as a lease": (lambda s, x: chat(s, lease=x), 60, InvalidSettingError, "timedelta"),
+    "a text as options": (lambda s, x: chat(s, options=x), "x", InvalidSettingError, "mapping"),
+    "a text as a time limit": (lambda s, x: chat(s, tool_time_limit=x), "60", InvalidSettingError, "seconds"),
+    "one function as tools": (lambda s, x: chat(s, tools=x), print, InvalidSettingError, r"tools=\[find\]"),
+    "a lambda as a tool": (lambda s, x: chat(s, tools=[x]), lambda x: x, InvalidSettingError, "no name"),
+    "a text as the time limit of a tool": (
+        lambda _, x: Tool.of(SID.count, name="count", time_limit=x),
+        "60",
+        InvalidSettingError,
+        "seconds",
+    ),
+    "a text as a query of all": (lambda s, x: s.search_all(x), "hi", InvalidArgumentError, r"keywords='hi'"),
+    "a text as a query": (lambda s, x: s.search_events(SID, x), "hi", InvalidArgumentError, r"keywords='hi'"),
+    "a text as `where`": (
+        lambda s, x: s.search_all(EventQuery(), where=x),
+        "x",
+        InvalidSettingError,
+        "where",
+    ),
+    "a text as metadata to find": (lambda s, x: s.find_by_metadata(x), "x", InvalidSettingError, "where"),
+    "a text as criteria": (lambda s, x: s.get_events(SID, x), "hi", InvalidFilterError, "EventFilter"),
+    "a number as a context": (
+        lambda s, x: s.append_message(SID, Message.user("hi"), context=x),
+        5,
+        InvalidSettingError,
+        "'actor'",
+    ),
+    "a number in a context": (
+        lambda _, x: event_context(actor=x).__enter__(),
+        5,
+        InvalidSettingError,
+        "actor",
+    ),
+    "a text as metadata": (lambda s, x: s.create("t", metadata=x), "x", InvalidSettingError, "metadata"),
+    "a number as new metadata": (lambda s, x: s.update_metadata(SID, x), 5, InvalidSettingError, "metadata"),
+    "days as an idle time": (lambda s, x: s.create("t", idle=x), 7, InvalidSettingError, "timedelta"),
+    "a text as an expiry": (lambda s, x: s.extend(SID, x), "tomorrow", InvalidSettingError, "until"),
+    "days as a longer life": (lambda s, x: s.extend(SID, by=x), 7, InvalidSettingError, "timedelta"),
+    "a number as a prefix": (lambda s, x: s.sessions_with_prefix(x), 5, InvalidSettingError, "prefix"),
+    "a number as a principal": (lambda s, x: s.scoped_to(x), 5, InvalidSettingError, "principal"),
+    "a number as an estimator": (
+        lambda _, x: SessionService(token_estimator=x),
+        5,
+        InvalidSettingError,
+        "TiktokenEstimator",
+    ),
+    "a time as a clock": (lambda _, x: SessionService(clock=x), 5, InvalidSettingError, "clock"),
+    "a number as the session of a search": (
+        lambda s, x: ConversationSearch(s, x),
+        5,
+        InvalidArgumentError,
+        "session id",
+    ),
+    "a text as a page size": (
+        lambda s, x: ConversationSearch(s, SID, page_size=x),
+        "x",
+        InvalidSettingError,
+        "page_size",
+    ),
+    "a number as the principal of a search": (
+        lambda s, x: CrossSessionSearch(s, x),
+        5,
+        InvalidSettingError,
+        "principal",
+    ),
+    "a text as a model that summarizes": (
+        lambda _, x: RecursiveSummarizationCompactionStrategy(x, 3),
+        "x",
+        InvalidSettingError,
+        "summarize",
+    ),
+    "a text as a summarizer": (lambda _, x: FallbackSummarizer(x), "x", InvalidSettingError, "summarize"),
+    "a text as a gain": (
+        lambda _, x: GuardedCompactionStrategy(WINDOW, min_gain=x),
+        "x",
+        InvalidSettingError,
+        "min_gain",
+    ),
+    "seconds as a cooldown": (
+        lambda _, x: GuardedCompactionStrategy(WINDOW, cooldown=x),
+        300,
+        InvalidSettingError,
+        "timedelta",
+    ),
+    "a text as an overhead": (lambda _, x: TokenCountTrigger(5, x), "x", InvalidSettingError, "overhead"),
+    "a number among triggers": (
+        lambda _, x: CompositeCompactionTrigger.any_of(x),
+        5,
+        InvalidSettingError,
+        "TurnCountTrigger",
+    ),
+    "a text as a strategy in the background": (
+        lambda s, x: BackgroundCompaction(s, None, x),
+        "x",
+        InvalidSettingError,
+        "compact",
+    ),
+    "a number as a trigger in the background": (
+        lambda s, x: AsyncBackgroundCompaction(s, x, WINDOW),
+        5,
+        InvalidSettingError,
+        "trigger",
+    ),
+    "a text as a limit": (lambda _, x: Limits(read=x), "x", InvalidSettingError, "`read`"),
+    "none as a limit": (lambda _, x: Limits(total=x), None, InvalidSettingError, "`total`"),
+    "a text as repetitions": (lambda _, x: RetryPolicy(retries=x), "x", InvalidSettingError, "`retries`"),
+    "seconds as limits": (lambda _, x: OpenAIChatModel("m", limits=x), 5, InvalidSettingError, "Limits"),
+    "a number as repetitions": (
+        lambda _, x: OpenAIChatModel("m", retry=x),
+        5,
+        InvalidSettingError,
+        "RetryPolicy",
+    ),
+    "a number as the name of a model": (
+        lambda _, x: OpenAIChatModel(x),
+        5,
+        InvalidSettingError,
+        "name of the model",
+    ),
+    "a text as a position": (lambda s, x: SessionFeed(s, after=x), "x", InvalidSettingError, "position"),
+    "parsed arguments": (
+        lambda _, x: ToolCallPart(id="c", name="f", arguments=x),
+        {"a": 1},
+        InvalidPartError,
+        r"json\.dumps",
+    ),
+    "one text as pins": (lambda _, x: WindowCompactionStrategy(pins=x), "rule", InvalidSettingError, "rule"),
+    "a number as pins": (lambda _, x: WindowCompactionStrategy(pins=x), 5, InvalidSettingError, "pins"),
+    "numbers as pins": (
+        lambda _, x: WindowCompactionStrategy(pins=x),
+        [5],
+        InvalidSettingError,
+        "id of an event",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_refused_where_it_is_written(name: str) -> None:
+    make, given, error, says = MISTAKES[name]
+    with SessionService() as sessions:
+        sessions.create(SID)
+        with pytest.raises(error, match=says):
+            make(sessions, given)
+
+
+@pytest.mark.parametrize(
+    "given", ["x", 5, ["x"], Message.user("x")], ids=["text", "number", "texts", "message"]
+)
+@pytest.mark.parametrize("codec", [openai_chat, openai_responses, anthropic_messages])
+def test_a_request_is_made_of_a_view_or_of_messages_only(codec: Any, given: object) -> None:
+    with pytest.raises(InvalidEventError, match=r"Message\.user"):
+        codec.request(given, model="m", max_tokens=5)
+
+
+def test_pins_that_are_events_are_refused_by_their_id() -> None:
+    with SessionService() as sessions:
+        sessions.create(SID)
+        event = cast("Any", sessions.append_message(SID, Message.user("hi")))
+        with pytest.raises(InvalidSettingError, match=r"event\.id"):
+            WindowCompactionStrategy(pins=[event])
+
+
+class Blocks:
+    """A model whose answer comes at once; nothing says so beforehand."""
+
+    provider, model = "script", "m"
+
+    def render(self, request: Any, *, stream: bool = False) -> RenderedRequest:
+        """Nothing that would be sent."""
+        return RenderedRequest(b"{}", "script/1", "m", request, is_stream=stream)
+
+    def complete(self, rendered: Any, *, on_send: Any = None) -> Any:  # noqa: ARG002 - the port's
+        """The answer."""
+        return ChatReply(Message.assistant("Hello."), FinishReason.STOP)
+
+
+def test_a_model_that_turns_out_to_block_is_named() -> None:
+    chat = AsyncSessionChat(SessionService(), cast("Any", Blocks()))
+    with pytest.raises(InvalidSettingError, match="Blocks blocks the loop"):
+        asyncio.run(chat.send(SID, "hi"))
+
+
+def test_a_closed_service_says_so(tmp_path: Path) -> None:
+    sessions = service(tmp_path / "s.db")
+    sessions.create(SID)
+    sessions.close()
+    calls: list[Callable[[], object]] = [
+        lambda: sessions.find(SID),
+        lambda: sessions.append_message(SID, Message.user("hi")),
+        lambda: sessions.list_sessions(),
+        lambda: sessions.search_all(EventQuery()),
+        lambda: sessions.compact(SID, None, WINDOW),
+        lambda: sessions.delete(SID),
+        lambda: sessions.sweep(),
+        lambda: SessionAudit(sessions).verify(),
+    ]
+    for call in calls:
+        with pytest.raises(StorageError, match="was closed"):
+            call()
+
+
+def test_a_closed_service_for_asyncio_says_so(tmp_path: Path) -> None:
+    async def asked() -> None:
+        env = {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(tmp_path / "s.db")}
+        sessions = AsyncSessionService(env=env)
+        await sessions.create(SID)
+        await sessions.close()
+        await sessions.find(SID)
+
+    with pytest.raises(StorageError, match="was closed"):
+        asyncio.run(asked())
+
+
+@pytest.mark.parametrize("name", ["mesage", "messages", "boundery", "begun", "event_"])
+def test_a_misspelt_handler_is_refused_when_the_class_is_made(name: str) -> None:
+    with pytest.raises(InvalidSettingError, match="is no handler"):
+        type("Follower", (SessionFollower,), {"name": "f", name: lambda self, into, followed: None})  # noqa: ARG005
+
+
+def test_helpers_of_a_follower_are_taken() -> None:
+    methods = {"name": "f", "message": print, "_messages": print, "write": print, "send_mail": print}
+    assert type("Follower", (SessionFollower,), methods)
+
+
+def test_a_lambda_with_a_name_is_a_tool() -> None:
+    assert Tool.of(lambda: "pong", name="ping").name == "ping"
+
+
+def test_times_without_an_end_are_limits() -> None:
+    assert Limits(total=float("inf")).total > timedelta(days=1).total_seconds()
