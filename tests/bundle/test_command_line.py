@@ -32,7 +32,7 @@ def test_export_says_what_is_in_the_bundle(turnlog: Turnlog, exported: Path, tmp
 
 
 def test_export_of_an_unknown_session_is_status_3(turnlog: Turnlog, exported: Path) -> None:
-    assert turnlog("audit", "export", "nobody", "-o", exported).status == 3
+    assert turnlog("audit", "export", "nobody", "-o", exported.with_name("other")).status == 3
 
 
 def test_export_signs_with_a_key_that_check_demands(turnlog: Turnlog, exported: Path, tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_export_signs_with_a_key_that_check_demands(turnlog: Turnlog, exported: 
 
 
 def test_former_heads_go_into_a_bundle(turnlog: Turnlog, exported: Path, tmp_path: Path) -> None:
-    heads = tmp_path / "heads.json"
+    heads, path = tmp_path / "heads.json", tmp_path / "with-heads.zip"
     assert turnlog("audit", "heads", "-o", heads).status == 0
-    assert turnlog("audit", "export", SID, "-o", exported, "--heads", heads, "--no-bodies").status == 0
-    assert "not signed" in check_bundle(exported).notes[-1]
+    assert turnlog("audit", "export", SID, "-o", path, "--heads", heads, "--no-bodies").status == 0
+    assert "not signed" in check_bundle(path).notes[-1]
 
 
 def test_heads_and_a_new_signature_exclude_each_other(

@@ -7,10 +7,12 @@ from turnlog.infrastructure.bundle.errors import (
 )
 from turnlog.infrastructure.bundle.reading import CheckedBundle, check_bundle, import_bundle, is_bundle
 from turnlog.infrastructure.bundle.writing import WrittenBundle, export_bundle
+from turnlog.infrastructure.whole_files import FileTakenError
 
 __all__ = [
     "BundleError",
     "CheckedBundle",
+    "FileTakenError",
     "ForgedBundleError",
     "UnreadableBundleError",
     "WrittenBundle",

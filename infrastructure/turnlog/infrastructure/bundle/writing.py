@@ -20,7 +20,7 @@ from turnlog.domain.log import EventType
 from turnlog.infrastructure.bundle import verify
 from turnlog.infrastructure.bundle.errors import ForgedBundleError
 from turnlog.infrastructure.bundle.lines import event_line
-from turnlog.infrastructure.whole_files import write_whole
+from turnlog.infrastructure.whole_files import FileTakenError, write_whole
 
 VERIFIER = Path(verify.__file__)
 """The stand-alone verifier, which is part of each bundle."""
@@ -65,15 +65,20 @@ def export_bundle(
     heads: Heads | None = None,
     bodies: bool = True,
     renderers: RendererRegistry | None = None,
+    replace: bool = False,
 ) -> WrittenBundle:
-    """Write a session as an evidence bundle, which replaces the file as a whole.
+    """Write a session as an evidence bundle, as a whole or not at all.
 
     With a `signer` the newest chain value goes with it, signed; or give `heads` that were exported earlier.
     Without `bodies` the prompts are named but not rendered; `renderers` are as
     in `SessionAudit`. The bundle is checked before it is written.
 
-    Raises `SessionNotFoundError`, `OSError`, and `ForgedBundleError` when the log is not as it was recorded.
+    Raises `SessionNotFoundError`, `FileTakenError` for a file that is there, unless `replace`, `OSError`, and
+    `ForgedBundleError` when the log is not as it was recorded.
     """
+    path = Path(path)
+    if path.is_file() and not replace:
+        raise FileTakenError(path)
     audit = SessionAudit(service, renderers=renderers)
     session = audit.stored(session_id)
     newest = session.events[-1]
@@ -86,7 +91,7 @@ def export_bundle(
     report = verify.check(data)
     if report.findings:
         raise ForgedBundleError(None, session_id, report.findings)
-    write_whole([(Path(path), [data])])
+    write_whole([(path, [data])], replace=replace)
     return WrittenBundle(
         session_id=session_id,
         events=len(session.events),

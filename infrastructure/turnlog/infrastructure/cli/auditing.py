@@ -39,6 +39,7 @@ from turnlog.infrastructure.cli.output import (
     write_json,
     write_json_text,
 )
+from turnlog.infrastructure.cli.outputs import STDOUT, require_apart, require_output, write_output
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 _HOW = {
@@ -54,16 +55,26 @@ _WIDE = 100
 
 
 def show_told(
-    settings: Settings, given: str, call: str | None, *, attempt: int | None, output: Path | None
+    settings: Settings,
+    given: str,
+    call: str | None,
+    *,
+    attempt: int | None,
+    output: Path | None,
+    force: bool = False,
 ) -> int:
     """Show the body of a call, or write its bytes to a file."""
+    if output is not None:
+        require_output(settings, output, force=force)
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         audit = SessionAudit(service)
         wanted = _newest_call(audit, session_id) if call is None else _moment(call)
         found = audit.told(session_id, wanted, attempt=attempt)
     if output is not None:
-        output.write_bytes(found.body)
+        write_output(output, [found.body], force=force)
+        if output == STDOUT:
+            return Status.DONE
     if settings.json:
         write_json(found.to_dict())
         return Status.DONE
@@ -194,15 +205,19 @@ def verify_sessions(settings: Settings, given: str | None, *, heads: Path | None
     return status
 
 
-def export_heads(settings: Settings, *, output: Path | None, sign: Path | None) -> int:
+def export_heads(settings: Settings, *, output: Path | None, sign: Path | None, force: bool = False) -> int:
     """Write the newest chain values, to a file or to stdout."""
+    if output is not None:
+        require_output(settings, output, force=force, inputs=[sign])
+    if sign is not None:
+        require_apart(settings, sign)
     signer = None if sign is None else signer_of(sign)
     with database.reading(settings.database) as service:
         found = SessionAudit(service).export_heads(signer=signer)
-    if output is None:
+    if output is None or output == STDOUT:
         write_json_text(found.to_json())
         return Status.DONE
-    output.write_text(found.to_json() + "\n", "utf-8")
+    write_output(output, [found.to_json(), "\n"], force=force)
     if settings.json:
         write_json({"file": str(output), "heads": len(found.heads), "key": found.key})
         return Status.DONE

@@ -11,20 +11,37 @@ from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.auditing import signer_of
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.output import console, note, one_line, visible, write_json
+from turnlog.infrastructure.cli.outputs import STDOUT, require_apart, require_output
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 
 def export_session(
-    settings: Settings, given: str, *, output: Path, sign: Path | None, heads: Path | None, bodies: bool
+    settings: Settings,
+    given: str,
+    *,
+    output: Path,
+    sign: Path | None,
+    heads: Path | None,
+    bodies: bool,
+    force: bool = False,
 ) -> int:
     """Write the bundle of a session."""
+    if output == STDOUT:
+        raise CommandUsageError(
+            "A bundle is a file of bytes, not a text to print: name a file with --output."
+        )
+    require_output(settings, output, force=force, inputs=[sign, heads])
+    if sign is not None:
+        require_apart(settings, sign)
     if sign is not None and heads is not None:
         raise CommandUsageError("--sign makes new heads and --heads takes former ones: give one of them.")
     former = None if heads is None else Heads.of_json(heads.read_bytes())
     signer = None if sign is None else signer_of(sign)
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
-        written = export_bundle(service, session_id, output, signer=signer, heads=former, bodies=bodies)
+        written = export_bundle(
+            service, session_id, output, signer=signer, heads=former, bodies=bodies, replace=force
+        )
     if settings.json:
         write_json({"file": str(output), **asdict(written)})
         return Status.DONE

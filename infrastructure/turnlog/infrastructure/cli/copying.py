@@ -12,12 +12,14 @@ from turnlog.application.erasing import BackupError, ErasureDue
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.moments import minute, required_time
 from turnlog.infrastructure.cli.output import console, print_table, visible, write_json
+from turnlog.infrastructure.cli.outputs import require_apart
 from turnlog.infrastructure.cli.settings import Settings, Status
 from turnlog.infrastructure.sqlite import restore
 
 
 def back_up(settings: Settings, file: Path) -> int:
     """Copy the database into a file that does not exist yet."""
+    require_apart(settings, file)
     with database.reading(settings.database) as service:
         service.backup(file)
     size = file.stat().st_size

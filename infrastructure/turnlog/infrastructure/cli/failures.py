@@ -160,7 +160,11 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
 )
 
 
-_OPTIONS: Final[Mapping[str, str]] = {"`reason`": "--reason", "`by`": "--by"}
+_OPTIONS: Final[Mapping[str, str]] = {
+    "`reason`": "--reason",
+    "`by`": "--by",
+    "`replace=True` (--force on the command line)": "--force",
+}
 """What the options are called where programs pass arguments."""
 
 

@@ -71,6 +71,7 @@ SessionId = Annotated[
         metavar="ID", help="A session: its id, the beginning of it, or @last.", show_default=False
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists; never the database.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
 Principal = Annotated[
     str | None,

@@ -39,10 +39,10 @@ from turnlog.infrastructure.cli.output import (
     write_json,
     write_json_text,
 )
+from turnlog.infrastructure.cli.outputs import STDOUT, require_output, write_output
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.rendering import event_line, message_block
 from turnlog.infrastructure.cli.settings import Settings, Status
-from turnlog.infrastructure.whole_files import write_whole
 
 _ASKED = "@ask"
 """The id of the message that `--ask` adds to a view."""
@@ -145,22 +145,25 @@ def _view(service: SessionService, session_id: str, at_version: int | None, at_t
         raise NotYetBegunError(session_id, at_time, details.created_at) from error
 
 
-def export_session(settings: Settings, given: str, output: Path | None) -> int:
+def export_session(settings: Settings, given: str, output: Path | None, *, force: bool) -> int:
     """Write the whole log as JSON lines, to a file at once or to stdout as it is read."""
     from turnlog.infrastructure.formats import turnlog_jsonl  # late: the other commands do without
 
+    if output is not None:
+        require_output(settings, output, force=force)
     with database.reading(settings.database) as service:
         details = service.find(database.session_id(service, given))
         if details is None:
             raise SessionNotFoundError(given)
         events = service.iter_events(details.id)
-        if output is None:
+        if output is None or output == STDOUT:
             for line in turnlog_jsonl.lines(details.id, details.metadata, events):
                 write_json_text(line)
         else:
             with progress("Exporting", details.version, quiet=settings.json) as advance:
                 events = counted(events, advance)
-                _write_file(output, turnlog_jsonl.lines(details.id, details.metadata, events))
+                lines = turnlog_jsonl.lines(details.id, details.metadata, events)
+                write_output(output, (f"{line}\n" for line in lines), force=force)
     return Status.DONE
 
 
@@ -171,19 +174,6 @@ def counted(events: Iterable[SessionEvent], advance: Callable[[int], object]) ->
         yield event
         advance(event.version - done)
         done = event.version
-
-
-def _write_file(path: Path, lines: Iterable[str]) -> None:
-    """Write the lines such that the file is there with all of them, or as it was before.
-
-    What is no regular file, as a device or a pipe, is written to as it is.
-    """
-    given, path = path, path.resolve()
-    if given.is_relative_to("/dev") or (path.exists() and not path.is_file()):
-        with given.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        return
-    write_whole([(path, (f"{line}\n" for line in lines))])
 
 
 def event_data(event: SessionEvent) -> dict[str, Any]:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from turnlog.domain.errors import TurnlogError
+from turnlog.infrastructure.whole_files import FileTakenError
 
 
 class ReportError(TurnlogError):
     """The root of what can go wrong with a report."""
 
 
-class ReportExistsError(ReportError):
+class ReportExistsError(ReportError, FileTakenError):
     """A file of the report is there already."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{str(path)!r} exists already. Name another file, or replace it with --force.")
-        self.path = path
 
 
 class ReportExtraMissingError(ReportError):

@@ -103,7 +103,7 @@ def write_report(
     )
     names = _names(path, len(measures.windows))
     if not replace:
-        for taken in filter(Path.exists, names):
+        for taken in filter(Path.is_file, names):
             raise ReportExistsError(taken)
     parts = [Part(name.name, *window) for name, window in zip(names, measures.windows, strict=True)]
     common = _common(details, branch, measures, chart_of(measures))
@@ -111,7 +111,7 @@ def write_report(
         template.render(**common, **_of_page(page, parts, place, common))
         for place, page in enumerate(pages(sessions.iter_events(session_id), measures))
     )
-    write_whole((name, [text]) for name, text in zip(names, made, strict=True))
+    write_whole(((name, [text]) for name, text in zip(names, made, strict=True)), replace=replace)
     return WrittenReport(tuple(names), session_id, details.version, measures.messages)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnlog.infrastructure.cli.options import Database, Json, SessionId, settings_of
+from turnlog.infrastructure.cli.options import Database, Force, Json, SessionId, settings_of
 
 _MOMENT = "VERSION|TIME|ID"
 
@@ -30,16 +30,22 @@ def told(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the exact bytes to this file.", show_default=False
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the exact bytes to this file; - is stdout.",
+            show_default=False,
         ),
     ] = None,
+    force: Force = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
     """Show the exact request that a model was sent, from the log alone."""
     from turnlog.infrastructure.cli.auditing import show_told
 
-    return show_told(settings_of(context, db, as_json), session, call, attempt=attempt, output=output)
+    settings = settings_of(context, db, as_json)
+    return show_told(settings, session, call, attempt=attempt, output=output, force=force)
 
 
 def diff(
@@ -126,8 +132,11 @@ def heads(
     context: typer.Context,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+        ),
     ] = None,
+    force: Force = False,
     sign: Annotated[
         Path | None,
         typer.Option(
@@ -142,7 +151,7 @@ def heads(
     """Export the newest chain values: kept elsewhere they prove later what was here."""
     from turnlog.infrastructure.cli.auditing import export_heads
 
-    return export_heads(settings_of(context, db, as_json), output=output, sign=sign)
+    return export_heads(settings_of(context, db, as_json), output=output, sign=sign, force=force)
 
 
 def export(
@@ -166,6 +175,7 @@ def export(
         ),
     ] = None,
     bodies: Annotated[bool, typer.Option(help="With the body of each recorded request.")] = True,
+    force: Force = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
@@ -173,7 +183,9 @@ def export(
     from turnlog.infrastructure.cli.bundling import export_session
 
     settings = settings_of(context, db, as_json)
-    return export_session(settings, session, output=output, sign=sign, heads=heads, bodies=bodies)
+    return export_session(
+        settings, session, output=output, sign=sign, heads=heads, bodies=bodies, force=force
+    )
 
 
 def check(

@@ -9,6 +9,7 @@ import typer
 
 from turnlog.infrastructure.cli.options import (
     Database,
+    Force,
     Form,
     Json,
     Limit,
@@ -132,28 +133,34 @@ def export(
     session: SessionId,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+        ),
     ] = None,
+    force: Force = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
     """Print the whole log as JSON lines, which `import` reads back."""
     from turnlog.infrastructure.cli.reading import export_session
 
-    return export_session(settings_of(context, db, as_json), session, output)
+    return export_session(settings_of(context, db, as_json), session, output, force=force)
 
 
 def report(
     context: typer.Context,
     session: SessionId,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+        ),
     ],
     branch: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="What this sub-agent was told.", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Force = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
