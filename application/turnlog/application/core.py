@@ -23,6 +23,7 @@ from turnlog.application.passes import PassLog
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder, keeps_recall
 from turnlog.application.sessions import ROWS_RECORDERS, Sessions
 from turnlog.application.storage import unlocked
+from turnlog.application.stored_events import metadata_in
 from turnlog.application.streams import Lru, SessionStreams
 from turnlog.application.token_counts import TokenCounts
 from turnlog.application.writing import Also, SessionKey, Writer
@@ -36,13 +37,13 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     UnknownVersionError,
+    UnreadableEventError,
     shown,
 )
 from turnlog.domain.estimation import TokenEstimator
 from turnlog.domain.events import MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.guards import require_callable, require_methods
 from turnlog.domain.ids import aggregate_id, check_id, entry_id, own_event_id, own_event_id_version
-from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import Session
 from turnlog.domain.state import SessionState
@@ -302,8 +303,12 @@ class ServiceCore:
         if state.metadata_version is None:
             return {}
         event = self._streams.event_at(key.aggregate_id, state.metadata_version)
-        content = event.content if isinstance(event, (SessionOpened, MetadataUpdated)) else None
-        return cast("dict[str, Any]", from_json_text(content)) if content else {}
+        if not isinstance(event, (SessionOpened, MetadataUpdated)):
+            return {}
+        try:
+            return metadata_in(event)
+        except UnreadableEventError as error:
+            raise error.of(key.session_id) from error.__cause__
 
     def _token_counts(self) -> TokenCounts:
         if self._counts is None:

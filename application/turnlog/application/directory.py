@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from eventsourcing.application import Application
 
 from turnlog.application.ports import Directory, SessionRow
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import event_of, metadata_in, unreadable
+from turnlog.domain.errors import UnreadableEventError
 from turnlog.domain.events import (
     ExpiryMoved,
     MessageAppended,
@@ -25,7 +27,7 @@ from turnlog.domain.events import (
     StreamEvent,
     as_uuid,
 )
-from turnlog.domain.json_text import from_json_text, sorted_json_text
+from turnlog.domain.json_text import sorted_json_text
 
 _PAGE = 1000
 _OUR_TOPICS = "turnlog.domain.events:"
@@ -88,7 +90,7 @@ class CatchUpDirectory:
                 )
             for notification in page:
                 if notification.topic.startswith(_OUR_TOPICS):
-                    event = self._mapper.to_domain_event(notification)
+                    event = event_of(self._mapper, notification)
                     if isinstance(event, StreamEvent):
                         self._apply(event, notification.id)
                 self._position = notification.id
@@ -96,6 +98,14 @@ class CatchUpDirectory:
                 return
 
     def _apply(self, event: StreamEvent, position: int) -> None:
+        try:
+            self._list(event, position)
+        except UnreadableEventError:
+            raise
+        except Exception as error:
+            raise unreadable(event, error) from error
+
+    def _list(self, event: StreamEvent, position: int) -> None:
         aggregate_id = as_uuid(event.originator_id)
         if isinstance(event, SessionDeleted):
             self._listed.pop(aggregate_id, None)
@@ -111,7 +121,7 @@ class CatchUpDirectory:
                 expires_at=state.expires_at,
                 version=event.originator_version,
                 messages=0,
-                metadata=_metadata(event.content),
+                metadata=metadata_in(event),
             )
             self._listed[aggregate_id] = _Listed(row, event.namespace or "", state.idle)
             return
@@ -125,7 +135,7 @@ class CatchUpDirectory:
             expires_at = event.timestamp + listed.idle
         metadata = listed.row.metadata
         if isinstance(event, MetadataUpdated):
-            metadata = _metadata(event.content)
+            metadata = metadata_in(event)
         row = replace(
             listed.row,
             metadata=metadata,
@@ -135,10 +145,6 @@ class CatchUpDirectory:
             messages=listed.row.messages + isinstance(event, MessageAppended),
         )
         self._listed[aggregate_id] = replace(listed, row=row)
-
-
-def _metadata(content: str | None) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", from_json_text(content)) if content else {}
 
 
 def _holds(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:

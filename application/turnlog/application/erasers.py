@@ -11,6 +11,7 @@ from eventsourcing.application import Application
 from eventsourcing.popo import POPOAggregateRecorder
 
 from turnlog.application.erasing import Erased, SessionEraser
+from turnlog.application.stored_events import event_of
 from turnlog.application.streams import id_form
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 
@@ -40,7 +41,7 @@ class MemoryEraser(SessionEraser):
         index = self._recorder._stored_events_index  # pyright: ignore[reportPrivateUsage]
         with self._recorder._database_lock:  # pyright: ignore[reportPrivateUsage]
             places = index[str(originator_id)]
-            tombstone = self._mapper.to_domain_event(events[places[max(places)]])
+            tombstone = event_of(self._mapper, events[places[max(places)]])
             if not isinstance(tombstone, SessionDeleted):
                 return
             for version, place in places.items():
@@ -65,7 +66,7 @@ class MemoryEraser(SessionEraser):
         with self._recorder._database_lock:  # pyright: ignore[reportPrivateUsage]
             for redaction in redactions:
                 place = index[str(redaction.originator_id)][redaction.redacted_version]
-                target = self._mapper.to_domain_event(events[place])
+                target = event_of(self._mapper, events[place])
                 if isinstance(target, ContentEvent) and not target.is_redacted:
                     events[place] = self._mapper.to_stored_event(target.redacted_by(redaction))
 

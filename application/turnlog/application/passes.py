@@ -17,6 +17,7 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import IntegrityError
 
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import unreadable
 from turnlog.application.streams import SessionStreams, id_form
 from turnlog.domain.chain import GENESIS, new_salt
 from turnlog.domain.events import EventAppended
@@ -77,8 +78,7 @@ class PassLog:
         """The passes that were kept, in order."""
         for event in self._streams.log(passes_id(aggregate_id)):
             if isinstance(event, EventAppended) and event.content is not None:
-                payload = cast("dict[str, Any]", from_json_text(event.content))
-                yield SkippedPass(time=event.timestamp, **payload)
+                yield _pass_in(event, event.content)
 
     def _append(self, stream: UUID, now: datetime, details: Mapping[str, Any]) -> bool:
         newest = next(self._streams.log(stream, backwards=True), None)
@@ -100,3 +100,11 @@ class PassLog:
         except IntegrityError:  # another pass was kept meanwhile
             return False
         return True
+
+
+def _pass_in(event: EventAppended, content: str) -> SkippedPass:
+    try:
+        payload = cast("dict[str, Any]", from_json_text(content))
+        return SkippedPass(time=event.timestamp, **payload)
+    except Exception as error:
+        raise unreadable(event, error) from error

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from turnlog.application.core import ServiceCore
+from turnlog.application.stored_events import entry_in
 from turnlog.application.streams import present
 from turnlog.application.writing import SessionKey
-from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
     InvalidFilterError,
     SessionNotFoundError,
@@ -133,7 +133,7 @@ class Reading(ServiceCore):
     ) -> Iterator[SessionEvent]:
         in_view = RangeSet(state.view)
         for event in self._streams.log(key.aggregate_id, upto=state.version, backwards=backwards):
-            entry = entry_of(present(event, key.session_id), key.session_id)
+            entry = entry_in(present(event, key.session_id), key.session_id)
             if entry is None:
                 continue
             if entry.message and entry.version not in in_view:

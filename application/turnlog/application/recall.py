@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
-from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import shown
-from turnlog.domain.events import MessageAppended, StreamEvent
+from turnlog.application.stored_events import entry_in, unreadable
+from turnlog.domain.errors import UnreadableEventError, shown
+from turnlog.domain.events import STREAM_EVENTS, MessageAppended, StreamEvent
 from turnlog.domain.guards import require_kind
 from turnlog.domain.json_text import check_json, from_json_text
 from turnlog.domain.log import SessionEvent
@@ -38,7 +38,8 @@ class Recall(ServiceCore):
     def search_events(self, session_id: str, query: EventQuery) -> tuple[SessionEvent, ...]:
         """The messages of the session that meet the query, in log order; empty when there is no session.
 
-        `archived` marks those that are no longer in the view.
+        `archived` marks those that are no longer in the view. Raises `UnreadableEventError` for a damaged
+        message that may meet the query.
         """
         _check_query(query)
         aggregate_id = self._key(session_id).aggregate_id
@@ -55,7 +56,8 @@ class Recall(ServiceCore):
         """The messages of all sessions whose metadata hold the values of `where`, that meet the query.
 
         They are ordered by the time they were said, then by session id and version. For the sessions of one
-        principal: `where={SessionAttributes.PRINCIPAL_NAME: "ada"}`.
+        principal: `where={SessionAttributes.PRINCIPAL_NAME: "ada"}`. Raises `UnreadableEventError` for a
+        damaged message that may meet the query: what cannot be read is never "not found".
         """
         _check_query(query)
         if where is not None:
@@ -76,7 +78,10 @@ class Recall(ServiceCore):
     def _recall_candidates(
         self, aggregate_ids: Sequence[UUID], query: EventQuery
     ) -> Mapping[UUID, Sequence[int]] | None:
-        return None if self._recall_index is None else self._recall_index.candidates(aggregate_ids, query)
+        try:
+            return None if self._recall_index is None else self._recall_index.candidates(aggregate_ids, query)
+        except UnreadableEventError as error:
+            raise self._streams.named(error) from error.__cause__
 
     def _recalled(
         self,
@@ -86,11 +91,14 @@ class Recall(ServiceCore):
         candidates: Mapping[UUID, Sequence[int]] | None,
     ) -> Iterator[SessionEvent]:
         """The events that match, in order, among the candidates or in the whole log."""
-        for event in self._searched_events(aggregate_id, candidates):
-            if isinstance(event, MessageAppended) and query.matches_text(message_text(event)):
-                entry = entry_of(event, session_id)
-                if entry is not None and query.matches(entry):
-                    yield entry
+        try:
+            for event in self._searched_events(aggregate_id, candidates):
+                if isinstance(event, MessageAppended) and query.matches_text(message_text(event)):
+                    entry = entry_in(event, session_id)
+                    if entry is not None and query.matches(entry):
+                        yield entry
+        except UnreadableEventError as error:
+            raise error.of(session_id) from error.__cause__
 
     def _searched_events(
         self, aggregate_id: UUID, candidates: Mapping[UUID, Sequence[int]] | None
@@ -131,13 +139,20 @@ class Recall(ServiceCore):
         )
 
 
+OTHER_TOPICS: Final = [event.TOPIC for event in STREAM_EVENTS if event is not MessageAppended]
+"""Topics of events in the stream of a session that are no messages. A search reads what has no such topic."""
+
+
 def message_text(event: MessageAppended) -> str | None:
     """The text of the message as `Message.text` gives it, read without making the message."""
     if event.is_redacted:
         return None
-    content = cast("Mapping[str, Any]", from_json_text(event.content or "{}"))
-    texts = [part["content"] for part in content.get("parts", ()) if part["type"] == "text"]
-    return "\n".join(texts) if texts else None
+    try:
+        content = cast("Mapping[str, Any]", from_json_text(event.content or "{}"))
+        texts = [part["content"] for part in content.get("parts", ()) if part["type"] == "text"]
+        return "\n".join(texts) if texts else None
+    except Exception as error:
+        raise unreadable(event, error) from error
 
 
 def _check_query(query: object) -> None:

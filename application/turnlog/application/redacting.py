@@ -12,8 +12,9 @@ from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.erasing import Erased, ErasureUnsupportedError, Redaction, SessionEraser, remember
 from turnlog.application.spread import Follower, Spread
+from turnlog.application.stored_events import entry_in
 from turnlog.application.writing import Also, SessionKey
-from turnlog.domain.entries import entry_of, mark_of
+from turnlog.domain.entries import mark_of
 from turnlog.domain.errors import (
     InvalidSettingError,
     NotRedactableError,
@@ -119,7 +120,7 @@ class Redacting(ServiceCore):
         self, key: SessionKey, target: StreamEvent, metadata_version: int | None, cascade: bool, reason: str
     ) -> Spread:
         """Where else the content of a message stands; that of other events is their own."""
-        entry = entry_of(target, key.session_id) if isinstance(target, MessageAppended) else None
+        entry = entry_in(target, key.session_id) if isinstance(target, MessageAppended) else None
         if entry is None:
             return Spread()
         follower = cast("Follower", resolve_topic(_FOLLOWER)(self))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from threading import Lock
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import EventStore, StoredEvent
+from eventsourcing.persistence import EventStore, PersistenceError, StoredEvent
 
 from turnlog.application.ports import SessionRowsRecorder
 from turnlog.application.storage import storage_errors
-from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import SessionNotFoundError
-from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, StreamEvent
+from turnlog.application.stored_events import entry_in, event_of, stream_event_of, unreadable
+from turnlog.domain.errors import SessionNotFoundError, TurnlogError, UnreadableEventError
+from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, SessionOpened, StreamEvent
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import fold
 from turnlog.domain.state import Ranges, SessionState, near_ranges
@@ -64,16 +65,19 @@ class Lru(Generic[K, V]):
 
 def resume(events: EventStore[UUID], aggregate_id: Any, newest: StreamEvent) -> SessionState:
     """The state behind the newest event: as it carries it, or folded from the anchor that it names."""
-    carried = newest.state_carried()
-    if carried is not None:
-        return carried
-    anchor = newest.anchor or 0
-    tail = cast(
-        "list[StreamEvent]",
-        list(events.get(aggregate_id, gt=anchor - 1, lte=newest.originator_version)),
-    )
-    state = fold(tail[1:], tail[0].state_carried())
-    assert state is not None  # noqa: S101 - the named anchor carries a state
+    try:
+        carried = newest.state_carried()
+        if carried is not None:
+            return carried
+        anchor = newest.anchor or 0
+        rows = events.recorder.select_events(aggregate_id, gt=anchor - 1, lte=newest.originator_version)
+        tail = [stream_event_of(events.mapper, row) for row in rows]
+        state = fold(tail[1:], tail[0].state_carried())
+        assert state is not None  # noqa: S101 - the named anchor carries a state
+    except (TurnlogError, PersistenceError):
+        raise
+    except Exception as error:  # no state, one that is none, or events between it and here that are not its
+        raise unreadable(newest, error) from error
     return state
 
 
@@ -98,7 +102,10 @@ class SessionStreams:
                 return None
             if isinstance(newest, (SessionDeleted, EventErased)):  # by whichever process
                 self.forget(aggregate_id)
-            state = resume(self._events, self._id_of(aggregate_id), newest)
+            try:
+                state = resume(self._events, self._id_of(aggregate_id), newest)
+            except UnreadableEventError as error:
+                raise self.named(error) from error.__cause__
             if state.redacted is not None and state.redacted > self._redacted.get(aggregate_id, -1):
                 self.forget(aggregate_id, state.redacted)
             return state
@@ -118,7 +125,7 @@ class SessionStreams:
     def entry_at(self, aggregate_id: UUID, session_id: str, version: int) -> SessionEvent | None:
         """The entry at this version, None when there is none or the event is about the session itself."""
         event = self.event_at(aggregate_id, version)
-        return entry_of(event, session_id) if event else None
+        return entry_in(event, session_id) if event else None
 
     def log(
         self, aggregate_id: UUID, *, after: int = -1, upto: int | None = None, backwards: bool = False
@@ -140,7 +147,7 @@ class SessionStreams:
     ) -> Iterator[SessionEvent]:
         """The entries behind `after`, in order."""
         for event in self.log(aggregate_id, after=after, upto=upto):
-            entry = entry_of(present(event, session_id), session_id)
+            entry = entry_in(present(event, session_id), session_id)
             if entry is not None:
                 yield entry
 
@@ -181,7 +188,8 @@ class SessionStreams:
     def entry_version(self, entry: UUID) -> int | None:
         """What a ledger entry that is a stream says."""
         with storage_errors():
-            for event in self._events.get(self._id_of(entry), limit=1):
+            for row in self._events.recorder.select_events(self._id_of(entry), limit=1):
+                event = event_of(self._events.mapper, row)
                 return event.version if isinstance(event, EventIdTaken) else None
         return None
 
@@ -201,8 +209,8 @@ class SessionStreams:
         with storage_errors():
             for row in self._rows(self._id_of(aggregate_id), near_ranges(ranges, _NEAR)):
                 if row.originator_version in wanted:
-                    event = cast("StreamEvent", self._events.mapper.to_domain_event(row))
-                    entry = entry_of(present(event, session_id), session_id)
+                    event = self._event(row)
+                    entry = entry_in(present(event, session_id), session_id)
                     found[row.originator_version] = entry if entry and entry.message else None
         return found
 
@@ -220,7 +228,25 @@ class SessionStreams:
 
     def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
         with storage_errors():
-            return cast("list[StreamEvent]", list(self._events.get(self._id_of(aggregate_id), **criteria)))
+            rows = self._events.recorder.select_events(self._id_of(aggregate_id), **criteria)
+            return [self._event(row) for row in rows]
+
+    def _event(self, row: StoredEvent) -> StreamEvent:
+        try:
+            return stream_event_of(self._events.mapper, row)
+        except UnreadableEventError as error:
+            raise self.named(error) from error.__cause__
+
+    def named(self, error: UnreadableEventError) -> UnreadableEventError:
+        """The error with the id of its session, where the opening event still says it."""
+        if error.session_id is not None or error.aggregate_id is None:
+            return error
+        with suppress(UnreadableEventError), storage_errors():
+            for row in self._events.recorder.select_events(self._id_of(UUID(error.aggregate_id)), lte=0):
+                opened = stream_event_of(self._events.mapper, row)
+                if isinstance(opened, SessionOpened):
+                    return error.of(opened.session_id)
+        return error
 
 
 def present(event: StreamEvent, session_id: str) -> StreamEvent:

@@ -291,14 +291,34 @@ class WriteUncertainError(StorageError):
         )
 
 
-class UnreadableEventError(TurnlogError):
-    """A stored event is of a kind or a form that this version does not know."""
+class UnreadableEventError(StorageError):
+    """A stored event is of a kind or a form that this version does not know, or is under another key.
 
-    def __init__(self, said: str) -> None:
+    `version` and `aggregate_id` say which it is, `session_id` where the log still tells that.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        aggregate_id: str | None = None,
+        version: int | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        whose = f"aggregate {aggregate_id}" if session_id is None else f"session {shown(session_id)}"
+        named = "A stored event" if version is None else f"The event at version {version} of {whose}"
         super().__init__(
-            f"A stored event cannot be read ({said}). A newer version of turnlog may have written it, or it "
-            "is damaged. Nothing was written: use that version, or see what `turnlog check` says."
+            f"{named} cannot be read ({reason}). A newer version of turnlog may have written it, it may be "
+            "encrypted under another key, or it is damaged. Nothing was written: use that version, or see "
+            "what `turnlog audit verify` says."
         )
+        self.reason = reason
+        self.aggregate_id = aggregate_id
+        self.version = version
+        self.session_id = session_id
+
+    def of(self, session_id: str) -> UnreadableEventError:
+        """The same error with the id of the session."""
+        return UnreadableEventError(self.reason, self.aggregate_id, self.version, session_id)
 
 
 class UnsuitableMapperError(TurnlogError):

@@ -12,8 +12,8 @@ from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.results import BoundaryRef
 from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.stored_events import entry_in
 from turnlog.application.writing import SessionKey
-from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
     InvalidSettingError,
     SessionNotFoundError,
@@ -108,7 +108,7 @@ class AuditCore(ServiceCore):
         if version is None:
             return None
         event = cast("Compacted", self._streams.event_at(key.aggregate_id, version))
-        entry = entry_of(event, key.session_id)
+        entry = entry_in(event, key.session_id)
         assert entry is not None  # noqa: S101 - the state names boundaries only
         return BoundaryRef.of(entry)
 

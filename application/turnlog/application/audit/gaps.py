@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 from turnlog.application.audit.telling import Telling
 from turnlog.application.audit.tracing import Tracing
 from turnlog.application.spread import Gap, Spread
+from turnlog.application.stored_events import entry_in
 from turnlog.application.writing import SessionKey
-from turnlog.domain.entries import entry_of, mark_of
+from turnlog.domain.entries import mark_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, MetadataUpdated, SessionOpened, StreamEvent
 from turnlog.domain.json_text import from_json_text, to_json_text
 from turnlog.domain.log import EventType, SessionEvent
@@ -50,7 +51,7 @@ class Spreading(Telling):
         gone = {target.version: target.message}
         for summary in (ref for one in carried.summaries for ref in one.summary):
             event = self._streams.event_at(key.aggregate_id, summary.version)
-            entry = None if event is None else entry_of(event, key.session_id)
+            entry = None if event is None else entry_in(event, key.session_id)
             if event is None or entry is None or entry.redacted:
                 continue
             if cascade:
@@ -64,7 +65,7 @@ class Spreading(Telling):
             if isinstance(event, (SessionOpened, MetadataUpdated)):
                 self._metadata_gap(spread, event, eraser, metadata_version, cascade=cascade)
                 continue
-            entry = entry_of(event, key.session_id) if isinstance(event, ContentEvent) else None
+            entry = entry_in(event, key.session_id) if isinstance(event, ContentEvent) else None
             if entry is not None and entry.type in _OF_PROMPTS and entry.version > target.version:
                 self._prompt_gap(key, spread, event, entry, gone, summaries, eraser, cascade=cascade)
         return spread

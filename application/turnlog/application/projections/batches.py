@@ -10,6 +10,7 @@ from uuid import UUID
 from eventsourcing.persistence import ApplicationRecorder, Mapper, Notification
 
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import event_of
 from turnlog.domain.events import (
     Compacted,
     EventIdTaken,
@@ -40,7 +41,7 @@ def positioned(notification: Notification, mapper: Mapper[Any]) -> Positioned:
     """The event of a notification."""
     if not notification.topic.startswith(OUR_TOPICS) or notification.topic == EventIdTaken.TOPIC:
         return Positioned(notification.id, None)
-    event = mapper.to_domain_event(notification)
+    event = event_of(mapper, notification)
     return Positioned(notification.id, event if isinstance(event, StreamEvent) else None)
 
 

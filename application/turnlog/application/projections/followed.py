@@ -11,8 +11,9 @@ from eventsourcing.persistence import ApplicationRecorder, Mapper
 
 from turnlog.application.projections.batches import Positioned
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import entry_in, event_of
 from turnlog.application.streams import Lru
-from turnlog.domain.entries import context_of, entry_of
+from turnlog.domain.entries import context_of
 from turnlog.domain.events import EventErased, SessionDeleted, SessionOpened, StreamEvent, as_uuid
 from turnlog.domain.log import SessionEvent
 
@@ -97,7 +98,7 @@ class FollowedReader:
             return SessionBegan(*place, context_of(event))
         if isinstance(event, SessionDeleted):
             return SessionEnded(*place, bool(event.keeps_content), context_of(event))
-        entry = entry_of(event, session_id or "")
+        entry = entry_in(event, session_id or "")
         if entry is None:
             return None
         kind = MessageFollowed if entry.message else BoundaryFollowed if entry.boundary else EventFollowed
@@ -113,7 +114,7 @@ class FollowedReader:
         if not isinstance(event, SessionOpened):
             with storage_errors():
                 first = self._recorder.select_events(event.originator_id, lte=0, limit=1)
-            opening = self._mapper.to_domain_event(first[0]) if first else None
+            opening = event_of(self._mapper, first[0]) if first else None
         if not isinstance(opening, SessionOpened):
             return None
         name = (opening.session_id, opening.namespace or "")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -14,7 +14,8 @@ from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.projections.batches import OUR_TOPICS, Positioned
 from turnlog.application.projections.maintaining import Progress
-from turnlog.domain.errors import StorageError
+from turnlog.application.stored_events import event_of, require_readable
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import EventIdTaken, StreamEvent
 from turnlog.domain.session import fold
 from turnlog.domain.state import SessionState
@@ -78,9 +79,9 @@ class StoredLog(ABC, Generic[C]):
         if not stored.topic.startswith(OUR_TOPICS) or stored.topic == EventIdTaken.TOPIC:
             return None
         try:
-            event = self.mapper.to_domain_event(stored)
+            event = event_of(self.mapper, stored)
             if self._lenient and isinstance(event, StreamEvent):
-                event.require_whole()
+                require_readable(event)
         except Exception:
             if not self._lenient:
                 raise
@@ -92,13 +93,13 @@ class StoredLog(ABC, Generic[C]):
         newest = self.stream(cursor, aggregate_id, version, version)
         if not newest:
             return None
-        carried = newest[0].state_carried()
-        if carried is not None:
-            return carried
-        tail = self.stream(cursor, aggregate_id, newest[0].anchor or 0, version)
         try:
+            carried = newest[0].state_carried()
+            if carried is not None:
+                return carried
+            tail = self.stream(cursor, aggregate_id, newest[0].anchor or 0, version)
             return fold(tail[1:], tail[0].state_carried())
-        except (OriginatorVersionError, IndexError):
+        except (OriginatorVersionError, IndexError, UnreadableEventError, ValueError):
             return None
 
 
@@ -163,8 +164,9 @@ class Replay(Generic[C]):
             with self.transaction() as cursor:
                 newest = self.log.newest(cursor)
                 page = self.log.page(cursor, last, newest)
-                for builder in self.builders:
-                    builder.apply(cursor, page)
+                with _applying(page):
+                    for builder in self.builders:
+                        builder.apply(cursor, page)
             last = page[-1].position if page else newest
             if progress is not None:
                 progress(len(page))
@@ -184,15 +186,28 @@ class Replay(Generic[C]):
                 tail = self.log.page(cursor, last, newest)
                 if (tail[-1].position if tail else last) < newest:
                     raise _TooMuchLeftError
-                for builder in self.builders:
-                    if not builder.finish(cursor, tail):
-                        raise _TooMuchLeftError
+                with _applying(tail):
+                    finished = all(builder.finish(cursor, tail) for builder in self.builders)
+                if not finished:
+                    raise _TooMuchLeftError
                 for builder in self.builders:
                     builder.swap(cursor)
                 self.track(cursor, newest)
         except _TooMuchLeftError:
             return None
         return newest
+
+
+@contextmanager
+def _applying(page: Sequence[Positioned]) -> Generator[None]:
+    """While a page is applied: what fails because of an event is said of that event."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError):
+        for item in page:
+            if item.event is not None:
+                require_readable(item.event)
+        raise
 
 
 class _TooMuchLeftError(Exception):

@@ -17,6 +17,7 @@ from psycopg import Cursor
 from psycopg.rows import DictRow
 
 from turnlog.application.storage import unlocked
+from turnlog.application.stored_events import event_of
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
     ContentRedacted,
@@ -187,7 +188,7 @@ def session_events(mapper: Mapper[Any], rows: Iterable[DictRow]) -> Iterable[Str
     """The events of sessions among these rows."""
     for row in rows:
         if row["topic"].startswith(recall.OUR_TOPICS) and row["topic"] != EventIdTaken.TOPIC:
-            event = mapper.to_domain_event(stored_event(row))
+            event = event_of(mapper, stored_event(row))
             if isinstance(event, StreamEvent):
                 vars(event)["originator_id"] = row["originator_id"]  # in the form that the table has
                 yield event
@@ -229,7 +230,7 @@ def overwrite(
     stored: StoredEvent,
 ) -> None:
     """Put what this tombstone or redaction asks for over events in front of it."""
-    event = mapper.to_domain_event(stored)
+    event = event_of(mapper, stored)
     if isinstance(event, (SessionDeleted, ContentRedacted)):
         vars(event)["originator_id"] = stored.originator_id
     if isinstance(event, SessionDeleted):
@@ -287,7 +288,7 @@ def _complete(
     stored: StoredEvent,
 ) -> None:
     """Remember the end of a session that was erased before; carry out what was not."""
-    event = mapper.to_domain_event(stored)
+    event = event_of(mapper, stored)
     aggregate_id = as_uuid(stored.originator_id)
     if isinstance(event, SessionDeleted):
         place = (names.regclass("sessions"), aggregate_id)

@@ -23,6 +23,7 @@ from psycopg.rows import DictRow
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import event_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.postgres.rows import micros, time_of
 from turnlog.infrastructure.postgres.tables import Tables
@@ -124,7 +125,7 @@ class Rewrite:
         row = cursor.fetchone()
         version, form = redaction.redacted_version, redaction.originator_id
         stored = None if row is None else StoredEvent(form, version, row["topic"], bytes(row["state"]))
-        target = None if stored is None else mapper.to_domain_event(stored)
+        target = None if stored is None else event_of(mapper, stored)
         if not isinstance(target, ContentEvent):
             raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
         if not target.is_redacted:

@@ -19,8 +19,9 @@ from eventsourcing.postgres import PostgresDatastore
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
-from turnlog.application.recall import message_text
+from turnlog.application.recall import OTHER_TOPICS, message_text
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import stream_event_of
 from turnlog.domain.events import MessageAppended, as_uuid
 from turnlog.domain.query import EventQuery, searchable
 from turnlog.infrastructure.postgres.pool import once_more
@@ -239,10 +240,10 @@ class PostgresRecallIndex:
     def messages(self, aggregate_id: UUID, versions: Sequence[int]) -> Sequence[MessageAppended]:
         """The messages of a session at these versions, in order."""
         statement = self._tables.sql(
-            "SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic = %s "
+            "SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic <> ALL (%s) "
             "AND originator_version = ANY (%s::bigint[]) ORDER BY originator_version"
         )
-        values = (str(aggregate_id), MessageAppended.TOPIC, list(versions))
+        values = (str(aggregate_id), OTHER_TOPICS, list(versions))
 
         def read() -> list[DictRow]:
             with self._datastore.get_connection() as connection:
@@ -276,7 +277,7 @@ class PostgresRecallIndex:
             topic=row["topic"],
             state=bytes(row["state"]),
         )
-        event = self._mapper.to_domain_event(stored)
+        event = stream_event_of(self._mapper, stored)
         return event if isinstance(event, MessageAppended) else None
 
 

@@ -31,6 +31,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import event_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.sqlalchemy.cleaning import Cleaner
 
@@ -95,7 +96,7 @@ class SqlalchemyEraser(SessionEraser):
     def erase(self, aggregate_id: UUID) -> None:
         """Overwrite the events in front of the tombstone."""
         newest = next(iter(self._recorder.select_events(aggregate_id, desc=True, limit=1)), None)
-        tombstone: object = None if newest is None else self._mapper.to_domain_event(newest)
+        tombstone: object = None if newest is None else event_of(self._mapper, newest)
         if isinstance(tombstone, SessionDeleted) and not tombstone.keeps_content:
             try:
                 with self._transaction() as connection:
@@ -210,7 +211,7 @@ class SqlalchemyEraser(SessionEraser):
         row = connection.execute(wanted).first()
         version = redaction.redacted_version
         stored = None if row is None else StoredEvent(aggregate_id, version, row[0], row[1])
-        target = None if stored is None else self._mapper.to_domain_event(stored)
+        target = None if stored is None else event_of(self._mapper, stored)
         if stored is None or not isinstance(target, ContentEvent):
             raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
         if not target.is_redacted:
@@ -240,7 +241,7 @@ class SqlalchemyEraser(SessionEraser):
                 )
             ).all()
         for row in found:
-            redaction = self._mapper.to_domain_event(StoredEvent(row[0], row[1], row[2], row[3]))
+            redaction = event_of(self._mapper, StoredEvent(row[0], row[1], row[2], row[3]))
             if isinstance(redaction, ContentRedacted):
                 yield redaction
 

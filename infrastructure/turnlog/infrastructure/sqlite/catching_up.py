@@ -15,6 +15,7 @@ from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent, Track
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteTrackingRecorder
 
 from turnlog.application.storage import storage_errors, unlocked
+from turnlog.application.stored_events import event_of
 from turnlog.domain.errors import StorageError
 from turnlog.domain.events import (
     ContentRedacted,
@@ -199,7 +200,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             topic=row["topic"],
             state=row["state"],
         )
-        event = self._mapper.to_domain_event(stored)
+        event = event_of(self._mapper, stored)
         if not isinstance(event, StreamEvent):
             return None
         vars(event)["originator_id"] = stored.originator_id

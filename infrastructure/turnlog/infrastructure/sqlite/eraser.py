@@ -20,6 +20,7 @@ from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQL
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import event_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 from turnlog.infrastructure.sqlite import recall
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
@@ -123,7 +124,7 @@ def overwrite_content(
     cursor.execute(f"SELECT topic, state FROM {events_table} {of_event}", place)  # noqa: S608 - the recorder's table
     row = cursor.fetchone()
     stored = None if row is None else StoredEvent(redaction.originator_id, place[1], row[0], row[1])
-    target = None if stored is None else mapper.to_domain_event(stored)
+    target = None if stored is None else event_of(mapper, stored)
     if stored is None or not isinstance(target, ContentEvent):
         raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
     if target.is_redacted:

@@ -21,8 +21,9 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
-from turnlog.application.recall import message_text
+from turnlog.application.recall import OTHER_TOPICS, message_text
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import stream_event_of
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery, searchable
 from turnlog.infrastructure.sqlite.secure import writing
@@ -258,9 +259,9 @@ class SqliteRecallIndex:
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
             rows = self._rows(
                 cursor,
-                "originator_id = ? AND topic = ? AND originator_version IN (SELECT value FROM json_each(?)) "
-                "ORDER BY originator_version",
-                (self._stored_id(aggregate_id), MessageAppended.TOPIC, json.dumps(list(versions))),
+                "originator_id = ? AND originator_version IN (SELECT value FROM json_each(?)) "
+                "AND topic NOT IN (SELECT value FROM json_each(?)) ORDER BY originator_version",
+                (self._stored_id(aggregate_id), json.dumps(list(versions)), json.dumps(OTHER_TOPICS)),
             )
         return [message for row in rows if (message := self._message(row))]
 
@@ -291,9 +292,9 @@ class SqliteRecallIndex:
         searched = {self._stored_id(aggregate_id): aggregate_id for aggregate_id in aggregate_ids}
         cursor.execute(
             "SELECT originator_id, originator_version "  # noqa: S608 - the recorder's table
-            f"FROM {self._events} WHERE rowid > ? AND +topic = ? "
-            "AND +originator_id IN (SELECT value FROM json_each(?))",
-            (mark, MessageAppended.TOPIC, json.dumps(list(searched))),
+            f"FROM {self._events} WHERE rowid > ? AND +originator_id IN (SELECT value FROM json_each(?)) "
+            "AND +topic NOT IN (SELECT value FROM json_each(?))",
+            (mark, json.dumps(list(searched)), json.dumps(OTHER_TOPICS)),
         )
         for row in cursor.fetchall():
             yield searched[row["originator_id"]], row["originator_version"]
@@ -352,7 +353,7 @@ class SqliteRecallIndex:
             topic=row["topic"],
             state=row["state"],
         )
-        event = self._mapper.to_domain_event(stored)
+        event = stream_event_of(self._mapper, stored)
         return event if isinstance(event, MessageAppended) else None
 
     def _stored_id(self, aggregate_id: UUID) -> str:

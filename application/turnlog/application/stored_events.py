@@ -1,0 +1,116 @@
+"""Stored events read back. One that was damaged is an error that names it, whatever is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from datetime import datetime
+from functools import cache
+from typing import Any, cast
+
+from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
+
+from turnlog.domain.entries import entry_of
+from turnlog.domain.errors import TurnlogError, UnreadableEventError
+from turnlog.domain.events import (
+    ExpiryMoved,
+    MessageAppended,
+    MetadataUpdated,
+    SessionOpened,
+    StreamEvent,
+    as_uuid,
+)
+from turnlog.domain.json_text import from_json_text
+from turnlog.domain.log import SessionEvent
+
+
+def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
+    """The event of a stored row. Raises `UnreadableEventError` when it is not one that can be read."""
+    try:
+        event = mapper.to_domain_event(row)
+    except (TurnlogError, PersistenceError):
+        raise
+    except Exception as error:  # whatever transcoder, compressor, cipher and topic say to such bytes
+        raise _of_row(row, _said(error.__cause__ or error)) from error
+    if isinstance(event, StreamEvent) and not _required(type(event)) <= event.__dict__.keys():
+        missing = ", ".join(sorted(_required(type(event)) - event.__dict__.keys()))
+        raise unreadable(event, f"it has no {missing}")
+    return event
+
+
+def stream_event_of(mapper: Mapper[Any], row: StoredEvent) -> StreamEvent:
+    """The event of a row in the stream of a session."""
+    event = event_of(mapper, row)
+    if not isinstance(event, StreamEvent):
+        raise _of_row(row, f"it is a {type(event).__name__}")
+    return event
+
+
+def entry_in(event: StreamEvent, session_id: str) -> SessionEvent | None:
+    """The entry that a reader sees, None for events about the session itself.
+
+    Raises `UnreadableEventError` when the content is not what is written there.
+    """
+    try:
+        return entry_of(event, session_id)
+    except Exception as error:
+        raise unreadable(event, error, session_id or None) from error
+
+
+def metadata_in(event: StreamEvent) -> Mapping[str, Any]:
+    """The metadata that an event sets. Raises `UnreadableEventError` as `entry_in` does."""
+    content = event.content_fields()[0]
+    if not content:
+        return {}
+    try:
+        found = from_json_text(content)
+    except Exception as error:
+        raise unreadable(event, error) from error
+    if not isinstance(found, dict):
+        raise unreadable(event, "its metadata are no mapping")
+    return cast("dict[str, Any]", found)
+
+
+def require_readable(event: StreamEvent) -> None:
+    """Raise `UnreadableEventError` unless all that is read of an event can be read."""
+    try:
+        event.require_whole()
+    except Exception as error:
+        raise unreadable(event, error) from error
+    entry_in(event, "")
+    if isinstance(event, (SessionOpened, MetadataUpdated)) and not event.is_redacted:
+        metadata_in(event)
+    try:
+        if isinstance(event, SessionOpened):
+            event.state_after(None)
+        elif isinstance(event, ExpiryMoved) and event.expires_at:
+            datetime.fromisoformat(event.expires_at)
+    except Exception as error:
+        raise unreadable(event, error) from error
+
+
+def unreadable(
+    event: StreamEvent, why: Exception | str, session_id: str | None = None
+) -> UnreadableEventError:
+    """The error that says why an event cannot be read."""
+    if session_id is None and isinstance(event, SessionOpened):
+        session_id = vars(event).get("session_id")
+    said = why if isinstance(why, str) else _said(why)
+    aggregate_id = as_uuid(event.originator_id).hex
+    return UnreadableEventError(said, aggregate_id, event.originator_version, session_id)
+
+
+@cache
+def _required(event_class: type[StreamEvent]) -> frozenset[str]:
+    """The fields that each stored event of this class has."""
+    required = {field.name for field in fields(event_class) if field.default is MISSING}
+    return frozenset(required | ({"content"} if event_class is MessageAppended else set()))
+
+
+def _of_row(row: StoredEvent, said: str) -> UnreadableEventError:
+    return UnreadableEventError(said, as_uuid(row.originator_id).hex, row.originator_version)
+
+
+def _said(error: BaseException) -> str:
+    """What went wrong, without what is stored there."""
+    return error.reason if isinstance(error, UnreadableEventError) else type(error).__name__
