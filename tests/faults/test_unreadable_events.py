@@ -54,6 +54,7 @@ DAMAGES: dict[str, Damage] = {
     "renamed id": _renamed("event_id"),
     "renamed content": _renamed("content"),
     "renamed time": _renamed("timestamp"),
+    "time of another kind": _set("timestamp", "noon"),
     "content that is no JSON": _set("content", "{"),
     "content of another kind": _set("content", '{"parts":[{"type":7}]}'),
     "unknown topic": lambda row: replace(row, topic="turnlog.domain.events:MessageUnheardOf"),

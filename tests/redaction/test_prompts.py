@@ -13,6 +13,7 @@ from turnlog.application.audit import PromptRecorder, PromptRedactedError, Sessi
 from turnlog.application.chat.model import ChatRequest
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import SummaryRequest
+from turnlog.domain.errors import LegalHoldError
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
@@ -225,3 +226,76 @@ def test_a_call_that_was_under_way_brings_nothing_back_into_the_log(told: Told) 
     events = told.sessions.append_events(SID, list(told.recorder.prompt(call)))
     assert "0170-" not in told.stored()
     assert told.left(events[-1].id) == sent.body.decode().replace(SECRET, "[redacted: asked]")
+
+
+def test_a_repeat_names_what_carries_it_on_as_before(told: Told) -> None:
+    told.say(SECRET)
+    compact(told)
+    told.say("And now?")
+    told.sessions.update_metadata(SID, {"title": SECRET})
+    event_id = told.id_of(SECRET)
+    first = told.redact(SECRET)
+    again = told.sessions.redact(SID, event_id, **WHY)
+    assert (again.is_repeat, again.redacted, again.version) == (True, (), first.version)
+    assert (again.summaries, again.prompts, again.metadata) == (
+        first.summaries,
+        first.prompts,
+        first.metadata,
+    )
+    assert first.summaries
+    assert first.prompts
+    assert first.metadata
+
+
+def test_a_cascade_after_a_plain_redaction_redacts_what_carries_it_on(told: Told) -> None:
+    told.say(SECRET)
+    former = told.sessions.update_metadata(SID, {"title": SECRET})
+    in_force = told.sessions.update_metadata(SID, {"title": f"{SECRET}!"})
+    compact(told)
+    call_id = told.say("And now?")
+    event_id = told.id_of(SECRET)
+    first = told.redact(SECRET)
+    again = told.sessions.redact(SID, event_id, **WHY, cascade=True)
+    assert (again.is_repeat, again.version) == (True, first.version)
+    assert former in again.redacted
+    assert (again.summaries, again.prompts, again.metadata) == ((), (), (in_force,))
+    told.sessions.update_metadata(SID, {"title": "Parcels"})
+    told.sessions.redact(SID, in_force, **WHY)
+    assert "0170-" not in told.stored()
+    assert "0170-" not in (told.left(call_id) or "0170-")
+    assert told.audit.verify().findings == ()
+
+
+def test_a_later_cascade_leaves_nothing_of_bodies_that_an_application_made(told: Told) -> None:
+    told.say(SECRET)
+    call_id = told.audit.record_prompt(SID, body={"prompt": "a number: zero one seven zero"})
+    event_id = told.id_of(SECRET)
+    assert told.redact(SECRET).prompts == (call_id,)
+    again = told.sessions.redact(SID, event_id, **WHY, cascade=True)
+    assert len(again.redacted) == 1
+    assert told.left(call_id) is None
+    assert "zero one seven zero" not in told.stored()
+
+
+def test_a_second_cascade_records_nothing(told: Told) -> None:
+    told.say(SECRET)
+    compact(told)
+    told.say("And now?")
+    told.audit.record_prompt(SID, body={"prompt": "a number: zero one seven zero"})
+    event_id = told.id_of(SECRET)
+    told.redact(SECRET)
+    told.sessions.redact(SID, event_id, **WHY, cascade=True)
+    version = told.sessions.version(SID)
+    again = told.sessions.redact(SID, event_id, **WHY, cascade=True)
+    assert (again.is_repeat, again.redacted, told.sessions.version(SID)) == (True, (), version)
+    assert (again.summaries, again.prompts, again.metadata) == ((), (), ())
+
+
+def test_a_later_cascade_under_a_legal_hold_is_refused(told: Told) -> None:
+    told.say(SECRET)
+    compact(told)
+    event_id = told.id_of(SECRET)
+    told.redact(SECRET)
+    told.sessions.hold(SID, reason="court", by="ada")
+    with pytest.raises(LegalHoldError):
+        told.sessions.redact(SID, event_id, **WHY, cascade=True)

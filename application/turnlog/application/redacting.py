@@ -48,11 +48,12 @@ class Redacting(ServiceCore):
 
         The event is named by its id or, as metadata have none, by its version. Id, version, place and what
         the chain holds of it stay, so the log verifies as before. A second redaction of it is a repeat, and
-        completes what may be pending.
+        completes what may be pending; with `cascade` it redacts what carries the content on.
 
         Prompts that told a message keep its place and lose their proof, and what they hold of it by value.
-        The result names the summaries, the prompts and the metadata that may carry it on; with `cascade` the
-        contents of these go too, but for metadata in force.
+        The result names the summaries, the prompts and the metadata that may carry it on, a repeat too; with
+        `cascade` the contents of these go too, but for metadata in force. Metadata are known by what they
+        quote: a repeat knows those that quoted the content when it was removed.
 
         Raises `UnknownEventError`, `NotRedactableError` for what has no content of its own and for the
         metadata that are in force, `LegalHoldError`, and `ErasureUnsupportedError` when this store cannot
@@ -77,12 +78,16 @@ class Redacting(ServiceCore):
                 raise UnknownEventError(session_id, str(event_id))
             if isinstance(target, ContentRedacted):
                 raise NotRedactableError(version, "it says what was removed")
-            session.redact(
-                target, event_id=_own_id(session), reason=reason, by=by, now=self._now(), context=around
-            )
-            if not session.recorded:
-                return
             spread = self._spread(key, target, session.state.metadata_version, cascade, reason)
+            session.redact(
+                target,
+                event_id=_own_id(session),
+                reason=reason,
+                by=by,
+                now=self._now(),
+                quoted=spread.quoted,
+                context=around,
+            )
             for gap in spread.gaps:
                 session.redact(
                     gap.target,
@@ -101,15 +106,16 @@ class Redacting(ServiceCore):
         redactions = [event for event in recorded if isinstance(event, ContentRedacted)]
         newest = max((event.originator_version for event in redactions), default=None)
         self._streams.forget(key.aggregate_id, newest)
+        is_repeat = isinstance(target, ContentEvent) and target.is_redacted
         listing = remember(self._app.env, _erased(redactions, target))
         reason_pending = _erase(eraser, redactions) or (listing and f"{listing} Redacting it again lists it.")
         return Redaction(
             session_id=session_id,
             event_id=event_id if isinstance(event_id, str) else None,
-            version=redactions[0].originator_version if redactions else _redacted_at(target),
+            version=_redacted_at(target) if is_repeat else redactions[0].originator_version,
             erasure="done" if reason_pending is None else "pending",
             reason=reason_pending,
-            is_repeat=not redactions,
+            is_repeat=is_repeat,
             redacted=tuple(event.redacted_version for event in redactions),
             summaries=tuple(spread.summaries),
             prompts=tuple(dict.fromkeys(spread.prompts)),
@@ -153,13 +159,13 @@ def _erase(eraser: SessionEraser, redactions: Sequence[ContentRedacted]) -> str 
 
 
 def _erased(redactions: Sequence[ContentRedacted], target: StreamEvent | None) -> list[Erased]:
-    """The redactions as they are remembered; of a repeat the one that was made before."""
+    """The redactions as they are remembered, of a repeat also the one that was made before."""
     erased = [
         Erased(event.originator_id, event.timestamp, event.redacted_version, event.commitment_kept)
         for event in redactions
     ]
     mark = mark_of(target) if isinstance(target, ContentEvent) else None
-    if target is not None and mark is not None and not erased:
+    if target is not None and mark is not None:
         commitment = target.commitment_value()
         erased.append(Erased(target.originator_id, mark.at, target.originator_version, commitment))
     return erased

@@ -22,12 +22,16 @@ class Gap:
 
 @dataclass
 class Spread:
-    """Where a content went. `gaps` are redacted with it; the others may carry it on and are named."""
+    """Where a content went. `gaps` are redacted with it; the others may carry it on and are named.
+
+    `quoted` are versions of all metadata that quote it, whether they are redacted too or named.
+    """
 
     gaps: list[Gap] = field(default_factory=list[Gap])
     summaries: list[str] = field(default_factory=list[str])
     prompts: list[str] = field(default_factory=list[str])
     metadata: list[int] = field(default_factory=list[int])
+    quoted: list[int] = field(default_factory=list[int])
 
 
 class Follower(Protocol):
@@ -42,5 +46,5 @@ class Follower(Protocol):
         cascade: bool,
         reason: str,
     ) -> Spread:
-        """Where the message went."""
+        """Where the message went, also one that was redacted before."""
         ...

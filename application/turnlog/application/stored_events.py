@@ -31,10 +31,13 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
     except (TurnlogError, PersistenceError):
         raise
     except Exception as error:  # whatever transcoder, compressor, cipher and topic say to such bytes
-        raise _of_row(row, _said(error.__cause__ or error)) from error
-    if isinstance(event, StreamEvent) and not _required(type(event)) <= event.__dict__.keys():
-        missing = ", ".join(sorted(_required(type(event)) - event.__dict__.keys()))
-        raise unreadable(event, f"it has no {missing}")
+    if isinstance(event, StreamEvent):
+        if not _required(type(event)) <= event.__dict__.keys():
+            missing = min(_required(type(event)) - event.__dict__.keys())
+            raise unreadable(event, f"{row.topic} without its field {missing!r}")
+        time: object = event.__dict__["timestamp"]
+        if not isinstance(time, datetime) or time.tzinfo is None:
+            raise unreadable(event, "its timestamp is no time")
     return event
 
 

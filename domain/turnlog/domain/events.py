@@ -366,7 +366,8 @@ class ContentRedacted(ContentEvent):
 
     `commitment_kept` is the commitment that it leaves. `form` is JSON text: the parts of a message without
     what they said, or the figures of a prompt. `through` is the version of the event for whose sake this one
-    was redacted too. `content` is what is left of a prompt.
+    was redacted too. `quoted` are versions of metadata that quoted the content when it was removed.
+    `content` is what is left of a prompt.
     """
 
     TOPIC = "turnlog.domain.events:ContentRedacted"
@@ -381,6 +382,7 @@ class ContentRedacted(ContentEvent):
     redacted_id: str | None = None
     form: str | None = None
     through: int | None = None
+    quoted: list[str] | None = None
 
     def evolve(self, state: SessionState) -> SessionState:
         """The newest redaction is this one: texts that were read before it are not to be shown."""

@@ -347,12 +347,14 @@ class Session(BaseAggregate[UUID]):
         form: Mapping[str, Any] | None = None,
         left: Mapping[str, Any] | None = None,
         through: int | None = None,
+        quoted: Sequence[int] = (),
         context: Mapping[str, str] | None = None,
     ) -> StreamEvent | None:
         """Record that the content of this event of the session is removed; nothing when it was already.
 
         Of a prompt `form` are figures that stay for good, `left` is what is left of it. `through` is the
-        version of the event for whose sake it is redacted too. Raises `LegalHoldError`, and
+        version of the event for whose sake it is redacted too, `quoted` are those of metadata that quote it.
+        Raises `LegalHoldError`, and
         `NotRedactableError` when the event has no content of its own, or is the metadata that are in force.
         """
         if not isinstance(target, ContentEvent):
@@ -381,6 +383,7 @@ class Session(BaseAggregate[UUID]):
             by=_said("by", by),
             form=_form_text(target) if form is None else to_json_text(dict(form), "form"),
             through=through,
+            quoted=[str(version) for version in quoted] or None,
             content=content,
             **salted,
         )

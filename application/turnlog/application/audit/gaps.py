@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from turnlog.application.audit.telling import Telling
@@ -30,6 +31,16 @@ _CERTAIN: Final = 8
 _OF_PROMPTS: Final = (EventType.PROMPT_RENDERED, EventType.PROMPT_CONTENT)
 
 
+@dataclass(frozen=True)
+class _Followed:
+    """What is looked for in prompts: a message, the messages whose content goes now, summaries of it."""
+
+    target: int
+    removed: Mapping[int, Message | None]
+    summaries: set[int]
+    eraser: _Pieces
+
+
 class Spreading(Telling):
     """Follows a message through the log."""
 
@@ -44,38 +55,59 @@ class Spreading(Telling):
     ) -> Spread:
         """Where the message went. With `cascade` what may carry it on is among the gaps as well.
 
-        Reads the log once.
+        Of a message that was redacted before, nothing is among the gaps but what a cascade adds. Reads the
+        log once.
         """
         spread = Spread()
         carried = Tracing.carried(self, key.session_id, target.id)
-        gone = {target.version: target.message}
+        removed: dict[int, Message | None] = {} if target.redacted else {target.version: target.message}
+        summaries: set[int] = set()
         for summary in (ref for one in carried.summaries for ref in one.summary):
             event = self._streams.event_at(key.aggregate_id, summary.version)
             entry = None if event is None else entry_in(event, key.session_id)
             if event is None or entry is None or entry.redacted:
                 continue
+            summaries.add(entry.version)
             if cascade:
                 spread.gaps.append(Gap(event))
-                gone[entry.version] = entry.message
+                removed[entry.version] = entry.message
             else:
                 spread.summaries.append(entry.id)
-        eraser = _Pieces([message for message in gone.values() if message], redacted_text(reason))
-        summaries = {ref.version for one in carried.summaries for ref in one.summary}
+        eraser = _Pieces([message for message in removed.values() if message], redacted_text(reason))
+        quoted = self._quoted(key, target)
         for event in self._streams.log(key.aggregate_id):
             if isinstance(event, (SessionOpened, MetadataUpdated)):
-                self._metadata_gap(spread, event, eraser, metadata_version, cascade=cascade)
+                self._metadata_gap(spread, event, eraser, quoted, metadata_version, cascade=cascade)
                 continue
             entry = entry_in(event, key.session_id) if isinstance(event, ContentEvent) else None
             if entry is not None and entry.type in _OF_PROMPTS and entry.version > target.version:
-                self._prompt_gap(key, spread, event, entry, gone, summaries, eraser, cascade=cascade)
+                followed = _Followed(target.version, removed, summaries, eraser)
+                self._prompt_gap(key, spread, event, entry, followed, cascade=cascade)
         return spread
+
+    def _quoted(self, key: SessionKey, target: SessionEvent) -> set[int]:
+        """The metadata that quoted a content which was removed before, as its redaction says."""
+        if target.redacted is None:
+            return set()
+        redaction = self._streams.event_at(key.aggregate_id, target.redacted.version)
+        quoted = redaction.quoted if isinstance(redaction, ContentRedacted) else None
+        return set(map(int, quoted or ()))
 
     @staticmethod
     def _metadata_gap(
-        spread: Spread, event: ContentEvent, eraser: _Pieces, in_force: int | None, *, cascade: bool
+        spread: Spread,
+        event: ContentEvent,
+        eraser: _Pieces,
+        quoted: set[int],
+        in_force: int | None,
+        *,
+        cascade: bool,
     ) -> None:
-        if event.is_redacted or event.content is None or not eraser.stands_in(from_json_text(event.content)):
+        if event.is_redacted or event.content is None:
             return
+        if event.originator_version not in quoted and not eraser.stands_in(from_json_text(event.content)):
+            return
+        spread.quoted.append(event.originator_version)
         if cascade and event.originator_version != in_force:
             spread.gaps.append(Gap(event))
         else:
@@ -87,25 +119,26 @@ class Spreading(Telling):
         spread: Spread,
         event: StreamEvent,
         entry: SessionEvent,
-        gone: Mapping[int, Message | None],
-        summaries: set[int],
-        eraser: _Pieces,
+        followed: _Followed,
         *,
         cascade: bool,
     ) -> None:
         newest, payload = self._holder(key, event, entry)
         if newest is None:
             return
+        eraser = followed.eraser
         if entry.type == EventType.PROMPT_CONTENT:
             if eraser.stands_in(payload):
                 spread.gaps.append(Gap(newest, {}, eraser.without(payload)))
             return
         told = {one.version for one in self._conversation(key, payload) if isinstance(one, SessionEvent)}
         is_own = "literal" in payload or "patch" in payload
-        if told & gone.keys() or eraser.stands_in(payload):
+        own_copy = is_own and followed.target in told
+        if told & followed.removed.keys() or eraser.stands_in(payload) or (cascade and own_copy):
+            gone = {followed.target, *followed.removed}
             left = None if cascade and is_own else self._left(key, payload, gone, eraser)
             spread.gaps.append(Gap(newest, _figures(payload), left))
-        if not cascade and (told & summaries or (is_own and told & gone.keys())):
+        if not cascade and (told & followed.summaries or own_copy):
             spread.prompts.append(str(payload.get("call", entry.id)))
 
     def _holder(
@@ -125,7 +158,7 @@ class Spreading(Telling):
         return None, {}
 
     def _left(
-        self, key: SessionKey, payload: Mapping[str, Any], gone: Mapping[int, object], eraser: _Pieces
+        self, key: SessionKey, payload: Mapping[str, Any], gone: Collection[int], eraser: _Pieces
     ) -> dict[str, Any]:
         """The payload without what proves the body, and without what it holds of the content by value."""
         kept = {name: value for name, value in payload.items() if name not in _SEAL}
@@ -137,7 +170,7 @@ class Spreading(Telling):
         return cast("dict[str, Any]", eraser.without(kept))
 
 
-def _place(item: Any, base: Sequence[SessionEvent], gone: Mapping[int, object]) -> Any:
+def _place(item: Any, base: Sequence[SessionEvent], gone: Collection[int]) -> Any:
     """An item of a conversation; where it is a redacted message in another form, its place alone."""
     if isinstance(item, Mapping):
         place: int | None = cast("Mapping[str, Any]", item).get("of")

@@ -60,14 +60,22 @@ FIELDS = {
     "ExpiryMoved": "expires_at",
     "HoldPlaced": "reason by",
     "HoldReleased": "placed_at by",
-    "ContentRedacted": "event_id redacted_id redacted_version commitment_kept reason by form through",
+    "ContentRedacted": "event_id redacted_id redacted_version commitment_kept reason by form through quoted",
     "TurnMarked": "turn_id branch until",
 }
 INTEGERS = {"anchor", "idle", "synthetic", "covered_count", "tokens_saved", "call_version", "placed_at"} | {
     "redacted_version",
     "through",
 }
-LISTS = {"opens", "closes", "hides", "pinned", "summary", "preserved"}  # of texts; all other fields are texts
+LISTS = {
+    "opens",
+    "closes",
+    "hides",
+    "pinned",
+    "summary",
+    "preserved",
+    "quoted",
+}  # of texts; all other fields are texts
 NEED_CONTENT = {"MessageAppended", "EventAppended", "MetadataUpdated"}
 HAVE_CONTENT = NEED_CONTENT | {"SessionOpened", "ContentRedacted"}
 NAMESPACE = uuid.UUID("5b1f3f0e-6c0f-4a57-9d3e-2f6f4b6f7a11")

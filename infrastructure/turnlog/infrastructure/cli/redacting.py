@@ -61,7 +61,7 @@ def _text(settings: Settings, redaction: Redaction, named: str | int) -> str:
     if redaction.erasure == "pending":
         why = visible(redaction.reason or "")
         lines = [f"{event} {done}, but its erasure is pending. {why}", "`turnlog sweep` completes it."]
-    further = len(redaction.redacted) - 1
+    further = len(redaction.redacted) - (not redaction.is_repeat)
     if further > 0:
         lines.append(f"Redacted with it: {further:,} further {'events' if further > 1 else 'event'}.")
     carriers = {
