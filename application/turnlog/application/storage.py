@@ -59,6 +59,10 @@ _UNSYNCED = frozenset(("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_I
 """Error codes of PostgreSQL, and names of those of SQLite."""
 
 
+_READ_MODEL = "turnlog_"
+"""With what the names of tables begin that are derived from the log."""
+
+
 @contextmanager
 def storage_errors() -> Generator[None]:
     """Raise what a database says as a `StorageError`; what the writer understands stays what it is.
@@ -118,6 +122,11 @@ def storage_error(error: Exception) -> StorageError:
     if "file is not a database" in said or "malformed" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
+        if said.removeprefix("no such table: ").removeprefix("main.").startswith(_READ_MODEL):
+            return StorageError(
+                f"A table of turnlog is missing ({said}). Nothing was written: `turnlog rebuild` makes it anew "
+                "from the log."
+            )
         return StorageError(
             f"This database was not made by turnlog, or by another version of it ({said}). "
             "Nothing was written: name another file, or use that version."

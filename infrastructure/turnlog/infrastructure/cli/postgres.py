@@ -120,8 +120,9 @@ def _columns(url: PostgresUrl, schema: str) -> Mapping[str, str]:
         with psycopg.connect(url.uri, connect_timeout=_PATIENCE, autocommit=True) as connection:
             rows: list[Any] = connection.execute(_TABLES, (schema,)).fetchall()
     except psycopg.OperationalError as error:
-        reason = str(error).strip().splitlines()[-1].rstrip(".")
-        raise UnreachableDatabaseError(url, reason) from None
+        from turnlog.infrastructure.postgres.pool import one_line
+
+        raise UnreachableDatabaseError(url, one_line(error)) from None
     return {table: kind for table, _, kind in rows}
 
 

@@ -32,9 +32,22 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     connection that was used last: the fewer are in use, the warmer is what the server keeps for each.
     """
 
+    _failure: psycopg.Error | None = None
+    """What the newest try to connect ended with, None when it succeeded."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pool = _LastReturnedFirst[Connection[Any]]()
+
+    def _connect(self, timeout: float | None = None) -> Connection[Any]:
+        """The pool tries in threads of its own and tells only its logger why it fails; so that is kept."""
+        try:
+            connection = super()._connect(timeout)
+        except psycopg.Error as error:
+            self._failure = error
+            raise
+        self._failure = None
+        return connection
 
     def open(self, wait: bool = False, timeout: float = 30) -> None:
         """Open it; a pool that was closed stays closed."""
@@ -51,13 +64,28 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
         try:
             yield
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests) as error:
-            raise StorageUnavailableError(
-                f"No connection to PostgreSQL was to be had ({error}): the server does not answer, or all "
-                f"{self.max_size} connections are in use. Nothing was written. Try again, or raise "
-                "POSTGRES_MAX_OVERFLOW or POSTGRES_CONNECT_TIMEOUT (seconds)."
-            ) from error
+            raise StorageUnavailableError(self._refusal(error)) from self._failure or error
         except psycopg.OperationalError as error:
             raise StorageError("The service, or the application it runs on, was closed.") from error
+
+    def _refusal(self, error: Exception) -> str:
+        if self._failure is not None:
+            return (
+                f"No connection to PostgreSQL was to be had ({error}): {one_line(self._failure)}. Nothing was "
+                "written. Check host, port, user and password, and that the server runs; "
+                "POSTGRES_CONNECT_TIMEOUT (seconds) says how long is tried."
+            )
+        return (
+            f"No connection to PostgreSQL was to be had ({error}): the server does not answer, or all "
+            f"{self.max_size} connections are in use. Nothing was written. Try again, or raise "
+            "POSTGRES_MAX_OVERFLOW or POSTGRES_CONNECT_TIMEOUT (seconds)."
+        )
+
+
+def one_line(error: Exception) -> str:
+    """What the driver says, its lines as sentences on one line."""
+    lines = (line.strip().rstrip(".") for line in str(error).splitlines())
+    return ". ".join(line for line in lines if line)
 
 
 def bound(datastore: PostgresDatastore) -> None:
