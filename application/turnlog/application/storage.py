@@ -124,8 +124,8 @@ def storage_error(error: Exception) -> StorageError:
     if "no such table" in said or "no such column" in said or "has no column" in said:
         if said.removeprefix("no such table: ").removeprefix("main.").startswith(_READ_MODEL):
             return StorageError(
-                f"A table of turnlog is missing ({said}). Nothing was written: `turnlog rebuild` makes it anew "
-                "from the log."
+                f"A table of turnlog is missing ({said}). Nothing was written: `turnlog rebuild` makes it "
+                "anew from the log."
             )
         return StorageError(
             f"This database was not made by turnlog, or by another version of it ({said}). "

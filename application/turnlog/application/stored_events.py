@@ -31,6 +31,7 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
     except (TurnlogError, PersistenceError):
         raise
     except Exception as error:  # whatever transcoder, compressor, cipher and topic say to such bytes
+        raise _of_row(row, _said(error.__cause__ or error)) from error
     if isinstance(event, StreamEvent):
         if not _required(type(event)) <= event.__dict__.keys():
             missing = min(_required(type(event)) - event.__dict__.keys())

@@ -74,6 +74,10 @@ def resume(events: EventStore[UUID], aggregate_id: Any, newest: StreamEvent) -> 
         tail = [stream_event_of(events.mapper, row) for row in rows]
         state = fold(tail[1:], tail[0].state_carried())
         assert state is not None  # noqa: S101 - the named anchor carries a state
+    except UnreadableEventError as error:
+        if error.version is not None:
+            raise
+        raise unreadable(newest, error) from error
     except (TurnlogError, PersistenceError):
         raise
     except Exception as error:  # no state, one that is none, or events between it and here that are not its

@@ -71,8 +71,8 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     def _refusal(self, error: Exception) -> str:
         if self._failure is not None:
             return (
-                f"No connection to PostgreSQL was to be had ({error}): {one_line(self._failure)}. Nothing was "
-                "written. Check host, port, user and password, and that the server runs; "
+                f"No connection to PostgreSQL was to be had ({error}): {one_line(self._failure)}. Nothing "
+                "was written. Check host, port, user and password, and that the server runs; "
                 "POSTGRES_CONNECT_TIMEOUT (seconds) says how long is tried."
             )
         return (
