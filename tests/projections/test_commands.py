@@ -146,3 +146,24 @@ def test_a_model_that_does_not_exist_is_refused(
 ) -> None:
     assert turnlog("rebuild", "summary") == 2
     assert "summary" in capsys.readouterr().err
+
+
+def test_a_rebuild_says_that_the_log_was_changed(
+    turnlog: Turnlog, lived: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((state,),) = lived.rows("SELECT state FROM stored_events WHERE rowid = 2")
+    lived.put_state(2, state.replace(b"heron", b"gnu"))
+    assert turnlog("rebuild", "--json") == 1
+    assert [link["version"] for link in output(capsys)["broken_links"]] == [1]
+    assert turnlog("rebuild") == 1
+    assert "turnlog audit verify" in capsys.readouterr().err
+
+
+def test_a_rebuild_of_a_log_as_it_was_recorded_finds_nothing(
+    turnlog: Turnlog, lived: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lived.service() as sessions:
+        sessions.redact("parcel", 1, reason="r", by="b")
+        sessions.delete("parcel")
+    assert turnlog("rebuild", "--json") == 0
+    assert output(capsys)["broken_links"] == []

@@ -73,6 +73,13 @@ class ReadModels(ABC):
         """
 
     @abstractmethod
+    def broken_links(self) -> tuple[tuple[str, int], ...]:
+        """Aggregate id and version of events that do not follow on those in front of them.
+
+        They were found by the rebuilds so far: the log was changed, and `SessionAudit.verify` says more.
+        """
+
+    @abstractmethod
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log and compare its read models with what it leads to. Writes nothing.
 

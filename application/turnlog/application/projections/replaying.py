@@ -13,6 +13,7 @@ from eventsourcing.domain import OriginatorVersionError
 from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.projections.batches import OUR_TOPICS, Positioned
+from turnlog.application.projections.links import Links
 from turnlog.application.projections.maintaining import Progress
 from turnlog.application.stored_events import event_of, require_readable
 from turnlog.domain.errors import StorageError, UnreadableEventError
@@ -41,6 +42,7 @@ class StoredLog(ABC, Generic[C]):
     def __init__(self, mapper: Mapper[Any], *, lenient: bool = False) -> None:
         self.mapper = mapper
         self.unreadable: list[int] = []
+        self.links = Links()
         self._lenient = lenient
 
     @abstractmethod
@@ -87,7 +89,11 @@ class StoredLog(ABC, Generic[C]):
                 raise
             self.unreadable.append(position)
             return None
-        return event if isinstance(event, StreamEvent) else None
+        if not isinstance(event, StreamEvent):
+            return None
+        if not self._lenient:
+            self.links.follow(event)
+        return event
 
     def _state(self, cursor: C, aggregate_id: UUID, version: int) -> SessionState | None:
         newest = self.stream(cursor, aggregate_id, version, version)

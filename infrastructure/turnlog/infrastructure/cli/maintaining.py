@@ -28,14 +28,26 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
         wanted = models.present() if model is None else (model,)
         with progress("Rebuilding", total, quiet=settings.json) as advance:
             rebuilt = models.rebuild(wanted, advance)
+        broken = models.broken_links()
     seconds = time.monotonic() - started
+    status = Status.FOUND_OR_NOTHING_TO_DO if broken else Status.DONE
     if settings.json:
-        write_json({"rebuilt": [asdict(one) for one in rebuilt], "seconds": round(seconds, 3)})
-        return Status.DONE
+        links = [{"aggregate_id": aggregate_id, "version": version} for aggregate_id, version in broken]
+        made = [asdict(one) for one in rebuilt]
+        write_json({"rebuilt": made, "seconds": round(seconds, 3), "broken_links": links})
+        return status
     for one in rebuilt:
         console().print(f"{one.model}: rebuilt from {one.events:,} events", soft_wrap=True)
     note(f"{seconds:,.1f} seconds")
-    return Status.DONE
+    if broken:
+        aggregate_id, version = broken[0]
+        more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
+        note(
+            "the log is not as it was recorded, and now the read models are as it is: the event at version "
+            f"{version} of aggregate {aggregate_id} does not follow on the one in front of it{more}. "
+            "Run `turnlog audit verify`."
+        )
+    return status
 
 
 def check_database(settings: Settings) -> int:

@@ -100,6 +100,10 @@ class PostgresReadModels(ReadModels):
                 position = replay.run(progress)
         return tuple(Rebuilt(name, position, position) for name in names)
 
+    def broken_links(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds found not to follow on those in front of them."""
+        return tuple(self._log.links.broken)
+
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
         with storage_errors(), self._connection() as connection:

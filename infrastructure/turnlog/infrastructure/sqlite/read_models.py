@@ -81,6 +81,10 @@ class SqliteReadModels(ReadModels):
             position = replay.run(progress)
         return tuple(Rebuilt(builder.name, position, position) for builder in builders)
 
+    def broken_links(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds found not to follow on those in front of them."""
+        return tuple(self._log.links.broken)
+
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
         with (
