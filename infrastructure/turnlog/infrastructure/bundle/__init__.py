@@ -3,7 +3,9 @@
 from turnlog.infrastructure.bundle.errors import (
     BundleError,
     ForgedBundleError,
+    InvalidKeyError,
     UnreadableBundleError,
+    UnsignedBundleError,
 )
 from turnlog.infrastructure.bundle.reading import CheckedBundle, check_bundle, import_bundle, is_bundle
 from turnlog.infrastructure.bundle.writing import WrittenBundle, export_bundle
@@ -14,7 +16,9 @@ __all__ = [
     "CheckedBundle",
     "FileTakenError",
     "ForgedBundleError",
+    "InvalidKeyError",
     "UnreadableBundleError",
+    "UnsignedBundleError",
     "WrittenBundle",
     "check_bundle",
     "export_bundle",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnlog.domain.errors import TurnlogError
+from turnlog.domain.errors import TurnlogError, shown
 
 _NAMED = 3
 """Findings that a message names."""
@@ -23,6 +23,25 @@ class UnreadableBundleError(BundleError):
         super().__init__(f"{name} cannot be read as an evidence bundle: {reason}. Get the file once more.")
         self.path = path
         self.reason = reason
+
+
+class UnsignedBundleError(BundleError):
+    """The bundle is whole, and a key was named that should have signed it: nothing in it is signed."""
+
+    def __init__(self, path: Path, session_id: str | None) -> None:
+        super().__init__(
+            f"{path} is not signed, so nobody can tell whose it is; its events follow on each other. Ask for a "
+            "bundle that was exported with --sign, or check it without a key."
+        )
+        self.path = path
+        self.session_id = session_id
+
+
+class InvalidKeyError(BundleError):
+    """What was given as a public key is none."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{shown(key)} is no public key: that has 64 hex digits, as `--sign` printed them.")
 
 
 class ForgedBundleError(BundleError):

@@ -14,7 +14,12 @@ from turnlog.application.audit import SessionAudit
 from turnlog.domain.errors import SessionIdUnavailableError, SessionNotFoundError
 from turnlog.domain.events import StreamEvent
 from turnlog.infrastructure.bundle import verify
-from turnlog.infrastructure.bundle.errors import ForgedBundleError, UnreadableBundleError
+from turnlog.infrastructure.bundle.errors import (
+    ForgedBundleError,
+    InvalidKeyError,
+    UnreadableBundleError,
+    UnsignedBundleError,
+)
 from turnlog.infrastructure.bundle.lines import event_of
 
 _ZIP = b"PK\x03\x04"
@@ -56,7 +61,8 @@ def is_bundle(path: Path) -> bool:
 def check_bundle(path: str | Path, *, key: str | None = None) -> CheckedBundle:
     """Check a bundle as its own verifier does; with a `key` (hex) its heads must be signed by it.
 
-    Raises `UnreadableBundleError` and `ForgedBundleError`, which say what is known, and `OSError`.
+    Raises `UnreadableBundleError` and `ForgedBundleError`, which say what is known, with a `key`
+    `UnsignedBundleError` for a bundle that is whole and not signed and `InvalidKeyError`, and `OSError`.
     """
     path = Path(path)
     return _checked(path, path.read_bytes(), key)
@@ -96,6 +102,8 @@ def _is_here(service: AnySessionService, bundle: CheckedBundle) -> bool:
 
 
 def _checked(path: Path, data: bytes, key: str | None) -> CheckedBundle:
+    if key is not None and not verify.is_key(key):
+        raise InvalidKeyError(key)
     try:
         report = verify.check(data, key)
     except verify.NoBundleError as error:
@@ -104,6 +112,8 @@ def _checked(path: Path, data: bytes, key: str | None) -> CheckedBundle:
     if report.findings:
         session_id = manifest.get("session")
         known = session_id if isinstance(session_id, str) else None
+        if report.lacks_signature and len(report.findings) == 1:
+            raise UnsignedBundleError(path, known)
         raise ForgedBundleError(path, known, report.findings)
     return CheckedBundle(
         session_id=manifest["session"],

@@ -92,6 +92,7 @@ class Report:
         self.findings: list[str] = []
         self.notes: list[str] = []
         self.manifest: dict[str, Any] = {}
+        self.lacks_signature = False
 
     def found(self, where: str, what: str) -> None:
         """One thing that is wrong, as plain ASCII: a forged name may hold anything."""
@@ -470,7 +471,8 @@ def check_heads(files: Mapping[str, bytes], report: Report, key: str | None) -> 
     """The heads name events of this session, and their signature is right."""
     if HEADS not in files:
         if key:
-            report.found(HEADS, "the bundle has no heads that a key could have signed")
+            report.lacks_signature = True
+            report.found(HEADS, "the bundle is not signed: it has no heads that a key could have signed")
         return
     heads = json.loads(files[HEADS])
     signature = heads.pop("signature", None)
@@ -485,7 +487,8 @@ def check_heads(files: Mapping[str, bytes], report: Report, key: str | None) -> 
     if signature is None:
         report.notes.append("the heads are not signed: they prove no more than the events do")
         if key:
-            report.found(HEADS, "they are not signed")
+            report.lacks_signature = True
+            report.found(HEADS, "the bundle is not signed: its heads have no signature")
         return
     signed = json.dumps(heads, sort_keys=True, separators=(",", ":")).encode()
     if signature["algorithm"] != "Ed25519" or not verifies(signature["key"], signed, signature["value"]):
@@ -504,6 +507,12 @@ def check_heads(files: Mapping[str, bytes], report: Report, key: str | None) -> 
 P = 2**255 - 19  # the field
 L = 2**252 + 27742317777372353535851937790883648493  # the order of the base point
 D = -121665 * pow(121666, P - 2, P) % P
+
+
+def is_key(text: str) -> bool:
+    """Whether the text is a public key: 64 hex digits."""
+    digits = text.strip().lower()
+    return len(digits) == 64 and set(digits) <= set("0123456789abcdef")
 
 
 def verifies(key: str, text: bytes, signature: str) -> bool:
@@ -577,10 +586,17 @@ BASE = cast("Point", decoded((4 * pow(5, P - 2, P) % P).to_bytes(32, "little")))
 def main(arguments: Sequence[str]) -> int:
     """Check the bundle that is named and say what was found; returns the exit status."""
     key = None
+    if arguments and arguments[0] in ("-h", "--help"):
+        print("usage: verify.py BUNDLE.zip [--key HEX]")
+        print(__doc__)
+        return 0
     if len(arguments) == 3 and arguments[1] == "--key":
         key = arguments[2]
     elif len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: verify.py BUNDLE.zip [--key HEX]", file=sys.stderr)
+        return 2
+    if key is not None and not is_key(key):
+        print(f"{key!a} is no public key: that has 64 hex digits", file=sys.stderr)
         return 2
     try:
         report = check(Path(arguments[0]).read_bytes(), key)

@@ -35,11 +35,13 @@ from turnlog.infrastructure.cli.output import (
     one_line,
     one_line_of,
     print_table,
+    several,
     visible,
     write_json,
     write_json_text,
 )
 from turnlog.infrastructure.cli.outputs import STDOUT, require_apart, require_output, write_output
+from turnlog.infrastructure.cli.rendering import used
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 _HOW = {
@@ -191,12 +193,12 @@ def verify_sessions(settings: Settings, given: str | None, *, heads: Path | None
         write_json({**found.to_dict(), "is_whole": found.is_whole})
         return status
     out = console()
-    checked = f"{found.events:,} events of {found.sessions:,} session{'' if found.sessions == 1 else 's'}"
+    checked = f"{several(found.events, 'event')} of {several(found.sessions, 'session')}"
     if found.findings:
         print_table(_findings_table(found.findings))
         out.print(Text(f"{checked}: {len(found.findings):,} found wrong.", "bold red"), soft_wrap=True)
     else:
-        proven = f" {found.heads_proven:,} former heads are part of it." if former else ""
+        proven = f" Of the former heads {found.heads_proven:,} are part of it." if former else ""
         out.print(f"{checked}: the log is as it was recorded.{proven}", soft_wrap=True)
     for line in found.notes:
         note(line)
@@ -222,7 +224,7 @@ def export_heads(settings: Settings, *, output: Path | None, sign: Path | None, 
         write_json({"file": str(output), "heads": len(found.heads), "key": found.key})
         return Status.DONE
     signed = f", signed by key {found.key}" if found.key else ""
-    console().print(f"{len(found.heads):,} heads in {visible(str(output))}{signed}", soft_wrap=True)
+    console().print(f"{several(len(found.heads), 'head')} in {visible(str(output))}{signed}", soft_wrap=True)
     return Status.DONE
 
 
@@ -342,7 +344,7 @@ def _step(entry: TimelineEntry) -> str:
     call = entry.call
     told = [entry.id]
     if call.input_tokens is not None or call.output_tokens is not None:
-        told.append(f"{call.input_tokens or 0:,} in, {call.output_tokens or 0:,} out")
+        told.append(used(call.input_tokens, call.output_tokens))
     if (call.finish_reason, call.input_tokens, call.latency_ms) == (None, None, None):
         told.append("no answer recorded")
     if call.finish_reason and call.finish_reason != "stop":

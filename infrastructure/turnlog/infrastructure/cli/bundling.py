@@ -10,7 +10,7 @@ from turnlog.infrastructure.bundle import CheckedBundle, check_bundle, export_bu
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.auditing import signer_of
 from turnlog.infrastructure.cli.failures import CommandUsageError
-from turnlog.infrastructure.cli.output import console, note, one_line, visible, write_json
+from turnlog.infrastructure.cli.output import console, note, one_line, several, visible, write_json
 from turnlog.infrastructure.cli.outputs import STDOUT, require_apart, require_output
 from turnlog.infrastructure.cli.settings import Settings, Status
 
@@ -47,13 +47,14 @@ def export_session(
         return Status.DONE
     out = console()
     out.print(
-        f"{written.events:,} events of {one_line(session_id)} in {visible(str(output))} "
-        f"({written.size:,} bytes): {written.boundaries:,} compactions, "
-        f"{written.prompts:,} recorded requests",
+        f"{several(written.events, 'event')} of {one_line(session_id)} in {visible(str(output))} "
+        f"({written.size:,} bytes): {several(written.boundaries, 'compaction')}, "
+        f"{several(written.prompts, 'recorded request')}",
         soft_wrap=True,
     )
     if bodies and written.without_body:
-        note(f"{written.without_body:,} requests have no body in it; prompts.jsonl says why")
+        missing = several(written.without_body, "request")
+        note(f"{missing} without a body in it; prompts.jsonl says why")
     out.print(f"head {written.head}", style="dim", soft_wrap=True)
     if written.key:
         out.print(f"signed by key {written.key}", style="dim", soft_wrap=True)
@@ -94,6 +95,6 @@ def import_bundles(settings: Settings, paths: list[Path]) -> int:
 
 def _figures(found: CheckedBundle) -> str:
     return (
-        f"{found.events:,} events, {found.boundaries:,} compactions, {found.prompts:,} recorded requests, "
-        f"{len(found.view):,} messages in the view"
+        f"{several(found.events, 'event')}, {several(found.boundaries, 'compaction')}, "
+        f"{several(found.prompts, 'recorded request')}, {several(len(found.view), 'message')} in the view"
     )

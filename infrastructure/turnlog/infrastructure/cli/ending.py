@@ -13,7 +13,7 @@ from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
-from turnlog.infrastructure.cli.output import console, one_line, print_table, visible, write_json
+from turnlog.infrastructure.cli.output import console, one_line, print_table, several, visible, write_json
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 
@@ -28,6 +28,11 @@ def extend_session(
         session_id = database.session_id(service, given)
         before = _details(service, session_id)
         if days is None:
+            if time is not None and time <= datetime.now(UTC):
+                raise CommandUsageError(
+                    f"--until {until!r} has passed: nothing was changed. Give a later time, or end the session "
+                    "with `turnlog delete`."
+                )
             service.extend(session_id, time)
         else:
             _extend_by(service, session_id, days)
@@ -108,7 +113,7 @@ def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
         version = service.version(session_id)
         if not confirmed:
             raise CommandUsageError(
-                f"This would delete session {session_id!r} with {version:,} events. Add --yes to do it."
+                f"This would delete session {session_id!r} with {several(version, 'event')}. Add --yes to do it."
             )
         deletion = service.delete(session_id)
     if settings.json:

@@ -163,14 +163,21 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
 _OPTIONS: Final[Mapping[str, str]] = {
     "`reason`": "--reason",
     "`by`": "--by",
+    ", or give `api_key`": "",
     "`replace=True` (--force on the command line)": "--force",
 }
-"""What the options are called where programs pass arguments."""
+"""What the options are called where programs pass arguments, and what only programs can give."""
 
 
 def told(error: Exception) -> str:
     """The message of the error, in the words of the command line."""
     message = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        message = f"{error.filename}: {error.strerror}."
+    if isinstance(error, SessionNotFoundError):
+        message = message.replace(
+            "Create it first, or check its id.", "`turnlog sessions` lists what there is."
+        )
     for argument, option in _OPTIONS.items():
         message = message.replace(argument, option)
     if isinstance(error, UnknownHoldError) and error.holds:

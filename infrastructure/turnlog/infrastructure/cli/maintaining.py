@@ -13,7 +13,7 @@ from turnlog.application import Sessions
 from turnlog.application.audit import Finding, SessionAudit, Verification
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.output import console, note, print_table, visible, write_json
+from turnlog.infrastructure.cli.output import console, note, print_table, several, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Place, Settings, Status
 from turnlog.infrastructure.sqlite import SqliteReadModels
@@ -37,7 +37,7 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
         write_json({"rebuilt": made, "seconds": round(seconds, 3), "broken_links": links})
         return status
     for one in rebuilt:
-        console().print(f"{one.model}: rebuilt from {one.events:,} events", soft_wrap=True)
+        console().print(f"{one.model}: rebuilt from {several(one.events, 'event')}", soft_wrap=True)
     note(f"{seconds:,.1f} seconds")
     if broken:
         aggregate_id, version = broken[0]
@@ -106,11 +106,11 @@ def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], f
             table.add_row(Text(one.model, "red"), Text(visible(name), "cyan"), Text(visible(one.detail)))
         print_table(table)
     out = console()
-    out.print(f"log: {found.events:,} events, {_count(len(findings))}", soft_wrap=True)
+    out.print(f"log: {several(found.events, 'event')}, {_count(len(findings))}", soft_wrap=True)
     by_model = [one.model for one in differences]
     for name in ("boundaries", *found.positions):
         behind = found.behind.get(name, 0)
-        stands = f", {behind:,} events behind the log" if behind else ""
+        stands = f"; the newest {several(behind, 'event')} are read from the log" if behind else ""
         out.print(f"{name}: {_count(by_model.count(name))}{stands}", soft_wrap=True)
 
 

@@ -42,7 +42,23 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
 def print_table(table: Table) -> None:
     """Print the table: within the width of a terminal, elsewhere as wide as it is."""
     out = console()
-    (out if out.is_terminal else console(width=_UNBOUNDED)).print(table)
+    if out.is_terminal:
+        out.print(table)
+        return
+    wide = console(width=_UNBOUNDED)
+    with wide.capture() as captured:
+        wide.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def several(count: int, what: str) -> str:
+    """So many of them.
+
+    >>> several(1, "message"), several(2000, "message")
+    ('1 message', '2,000 messages')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def one_line(text: str) -> str:

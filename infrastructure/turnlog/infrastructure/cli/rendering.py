@@ -87,10 +87,21 @@ def _recorded(event: SessionEvent) -> str | None:
             return f"(recorded) {about.get('call')}: {about.get('model') or 'a model'} is asked, {told}"
         case "MODEL_REPLIED":
             usage: Mapping[str, Any] = about.get("usage") or {}
-            used = f"{usage.get('input_tokens') or 0:,} tokens in, {usage.get('output_tokens') or 0:,} out"
-            return f"(recorded) {about.get('call')}: {about.get('finish_reason') or 'answered'}, {used}"
+            told = used(usage.get("input_tokens"), usage.get("output_tokens"), " tokens")
+            ended = about.get("finish_reason") or "answered"
+            return f"(recorded) {about.get('call')}: {', '.join(filter(None, (ended, told)))}"
         case _:
             return None
+
+
+def used(into: int | None, out: int | None, unit: str = "") -> str:
+    """The tokens of a call that are known; nothing when none are.
+
+    >>> used(1200, None, " tokens")
+    '1,200 tokens in'
+    """
+    known = ((into, f"{unit} in"), (out, f"{'' if into is not None else unit} out"))
+    return ", ".join(f"{count:,}{what}" for count, what in known if count is not None)
 
 
 def _part(part: Part) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -45,8 +46,16 @@ Place: TypeAlias = Path | PostgresUrl
 
 
 def place_of(name: str) -> Place:
-    """The place of this name: a connection URI of PostgreSQL, or a file."""
-    return PostgresUrl(name) if name.startswith(("postgresql://", "postgres://")) else Path(name)
+    """The place of this name: a connection URI of PostgreSQL, or a file. Raises `CommandUsageError`."""
+    if name.startswith(("postgresql://", "postgres://")):
+        return PostgresUrl(name)
+    if (scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", name)) is not None:
+        from turnlog.infrastructure.cli.failures import CommandUsageError
+
+        raise CommandUsageError(
+            f"A database is a file, or postgresql://USER@HOST:PORT/DATABASE; {scheme[1]}:// is neither."
+        )
+    return Path(name)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,15 @@ from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.asking import Asked
 from turnlog.infrastructure.cli.failures import CommandUsageError, NotSummarizedError, status_of, told
 from turnlog.infrastructure.cli.options import SummarizerName
-from turnlog.infrastructure.cli.output import console, note, one_line, one_line_of, visible, write_json
+from turnlog.infrastructure.cli.output import (
+    console,
+    note,
+    one_line,
+    one_line_of,
+    several,
+    visible,
+    write_json,
+)
 from turnlog.infrastructure.cli.settings import Settings, Status
 from turnlog.infrastructure.cli.tools import tools_of
 
@@ -73,8 +81,8 @@ def talk(settings: Settings, given: str | None, wanted: Talk) -> int:
         if any(not message.strip() for message in wanted.messages):
             raise CommandUsageError("An empty message says nothing: give --message a text.")
         chat = _chat(service, wanted)
-        session_id = _session_id(service, given)
         is_dialogue = not wanted.messages and sys.stdin.isatty() and not settings.json
+        session_id = _session_id(service, given, quiet=is_dialogue)
         screen = _Screen(wanted.asked.chat_model().model, settings.json, wanted.thoughts)
         if is_dialogue:
             screen.greet(session_id, service)
@@ -149,11 +157,12 @@ def _chat(service: SessionService, wanted: Talk) -> SessionChat:
     )
 
 
-def _session_id(service: SessionService, given: str | None) -> str:
+def _session_id(service: SessionService, given: str | None, *, quiet: bool) -> str:
     """The session that is meant, by its whole id; an id that none has is that of a new one."""
     if given is None:
         made = str(uuid4())
-        note(f"a new session: {made}")
+        if not quiet:  # a dialogue begins with it
+            note(f"a new session: {made}")
         return made
     return database.session_id(service, given) if given == database.LAST else given
 
@@ -208,7 +217,7 @@ class _Screen:
     def greet(self, session_id: str, service: SessionService) -> None:
         """Say whom one talks to, and how it ends."""
         told = len(service.view(session_id).told()) if service.find(session_id) else 0
-        about = f"it is told {told:,} messages" if told else "new"
+        about = f"it is told {several(told, 'message')}" if told else "new"
         self.line(f"{one_line(self._model)} · session {one_line(session_id)}, {about}")
         self.line("Ctrl-C stops an answer, Ctrl-D ends the chat. Every message is stored as it happens.")
 
@@ -245,8 +254,8 @@ class _Screen:
             self.line(f"(the answer ended early: {turn.finish_reason})")
         if turn.compaction_error:
             self.line(f"(not compacted: {one_line(str(turn.compaction_error))})")
-        if turn.usage:
-            self.line(_usage_text(turn.usage))
+        if turn.usage and (told := _usage_text(turn.usage)):
+            self.line(told)
 
     def line(self, text: str) -> None:
         """A line of ours."""
@@ -285,14 +294,16 @@ def _compaction_text(result: CompactionResult) -> str:
         return f"── not compacted: {result.reason}"
     into = " became a summary" if result.summary else " left the view"
     return (
-        f"── compacted: {len(result.covered_events):,} messages{into}; "
+        f"── compacted: {several(len(result.covered_events), 'message')}{into}; "
         f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens"
     )
 
 
 def _usage_text(usage: Usage) -> str:
     cached = f" ({usage.cache_read_input_tokens:,} cached)" if usage.cache_read_input_tokens else ""
-    return f"{usage.input_tokens or 0:,} tokens in{cached}, {usage.output_tokens or 0:,} out"
+    into = "" if usage.input_tokens is None else f"{usage.input_tokens:,} tokens in{cached}"
+    out = "" if usage.output_tokens is None else f"{usage.output_tokens:,}{'' if into else ' tokens'} out"
+    return ", ".join(filter(None, (into, out)))
 
 
 def _turn_data(turn: Turn, session_id: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from turnlog.infrastructure.cli.asking import Asked
 from turnlog.infrastructure.cli.bundling import import_bundles
 from turnlog.infrastructure.cli.failures import CommandUsageError, InputFileError
 from turnlog.infrastructure.cli.options import StrategyName, SummarizerName
-from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
+from turnlog.infrastructure.cli.output import console, one_line, several, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.settings import Settings, Status
 from turnlog.infrastructure.cli.strategies import budget_of, strategy_of
@@ -188,7 +188,7 @@ def _result_text(session_id: str, branch: str | None, result: CompactionResult) 
         return f"Nothing was compacted: {why}. The view of {whose} has {result.tokens_before or 0:,} tokens."
     boundary = result.boundary.version if result.boundary else result.version
     return (
-        f"Compacted {whose}: {len(result.covered_events):,} messages left the view, "
+        f"Compacted {whose}: {several(len(result.covered_events), 'message')} left the view, "
         f"{len(result.pinned_events) + len(result.preserved_events):,} stay"
         f"{', a summary stands for the rest' if result.summary else ''}; "
         f"{result.tokens_before or 0:,} → {result.tokens_after or 0:,} tokens. "
