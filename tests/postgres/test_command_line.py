@@ -101,6 +101,7 @@ def test_a_server_that_cannot_be_reached_is_status_6_and_no_password_is_shown(tu
     assert (result.status, result.error["error"]) == (6, "UnreachableDatabaseError")
     assert "postgresql://ada@127.0.0.1:1/none" in result.err
     assert "s3cret" not in result.err
+    assert "Connection refused" in result.error["message"]
 
 
 def test_a_uri_that_is_none_is_wrong_usage_and_not_repeated(turnlog: Turnlog) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from threading import Event, Thread
 
+import psycopg
 import pytest
 from tests.postgres.conftest import datastore_of, service_on
 from tests.support.cutting_proxy import CuttingProxy
@@ -14,6 +15,7 @@ from tests.support.postgres import connect
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUncertainError
 from turnlog.domain.messages import Message
+from turnlog.infrastructure.postgres.pool import one_line
 
 HI = Message.user("hi")
 
@@ -130,3 +132,18 @@ def test_who_needs_one_connection_at_a_time_keeps_to_the_one_used_last(env: Mapp
         for _ in range(3):
             with store.get_connection() as again:
                 assert again.info.backend_pid == last
+
+
+def test_a_server_that_cannot_be_reached_is_an_error_with_what_the_driver_said(
+    env: Mapping[str, str],
+) -> None:
+    nobody = {"POSTGRES_HOST": "127.0.0.1", "POSTGRES_PORT": "1", "POSTGRES_CONNECT_TIMEOUT": "1"}
+    with pytest.raises(StorageUnavailableError, match="Connection refused") as caught:
+        service_on(env, **nobody)
+    assert "\n" not in str(caught.value)
+    assert "in use" not in str(caught.value)
+
+
+def test_what_a_driver_says_on_several_lines_is_said_on_one() -> None:
+    error = psycopg.OperationalError("connection failed: FATAL:  no such user.\n\tIs it spelled right?\n")
+    assert one_line(error) == "connection failed: FATAL:  no such user. Is it spelled right?"

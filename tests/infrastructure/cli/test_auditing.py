@@ -133,7 +133,7 @@ def test_heads_prove_the_log_later(turnlog: Turnlog, tmp_path: Path, open_servic
     with open_service() as sessions:
         sessions.append_message(SID, Message.user("more"))
     result = turnlog("audit", "verify", "--heads", tmp_path / "heads.json")
-    assert "1 former heads are part of it" in result.out
+    assert "1 former head is part of it" in result.out
 
 
 def test_signed_heads_need_their_key(turnlog: Turnlog, tmp_path: Path) -> None:

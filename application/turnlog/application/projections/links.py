@@ -18,7 +18,7 @@ _MOST: Final = 1000
 
 
 class Links:
-    """The chain values of events that were read; `broken` are aggregate id and version where one does not fit."""
+    """The chain values of events that were read; `broken` are aggregate id and version of misfits."""
 
     def __init__(self) -> None:
         self.broken: dict[tuple[str, int], None] = {}

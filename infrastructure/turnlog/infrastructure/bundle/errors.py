@@ -30,8 +30,8 @@ class UnsignedBundleError(BundleError):
 
     def __init__(self, path: Path, session_id: str | None) -> None:
         super().__init__(
-            f"{path} is not signed, so nobody can tell whose it is; its events follow on each other. Ask for a "
-            "bundle that was exported with --sign, or check it without a key."
+            f"{path} is not signed, so nobody can tell whose it is; its events follow on each other. Ask for "
+            "a bundle that was exported with --sign, or check it without a key."
         )
         self.path = path
         self.session_id = session_id

@@ -198,7 +198,8 @@ def verify_sessions(settings: Settings, given: str | None, *, heads: Path | None
         print_table(_findings_table(found.findings))
         out.print(Text(f"{checked}: {len(found.findings):,} found wrong.", "bold red"), soft_wrap=True)
     else:
-        proven = f" Of the former heads {found.heads_proven:,} are part of it." if former else ""
+        are = "is" if found.heads_proven == 1 else "are"
+        proven = f" {several(found.heads_proven, 'former head')} {are} part of it." if former else ""
         out.print(f"{checked}: the log is as it was recorded.{proven}", soft_wrap=True)
     for line in found.notes:
         note(line)

@@ -30,8 +30,8 @@ def extend_session(
         if days is None:
             if time is not None and time <= datetime.now(UTC):
                 raise CommandUsageError(
-                    f"--until {until!r} has passed: nothing was changed. Give a later time, or end the session "
-                    "with `turnlog delete`."
+                    f"--until {until!r} has passed: nothing was changed. Give a later time, or end the "
+                    "session with `turnlog delete`."
                 )
             service.extend(session_id, time)
         else:
@@ -113,7 +113,8 @@ def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
         version = service.version(session_id)
         if not confirmed:
             raise CommandUsageError(
-                f"This would delete session {session_id!r} with {several(version, 'event')}. Add --yes to do it."
+                f"This would delete session {session_id!r} with {several(version, 'event')}. "
+                "Add --yes to do it."
             )
         deletion = service.delete(session_id)
     if settings.json:

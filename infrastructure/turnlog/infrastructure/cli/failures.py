@@ -175,9 +175,7 @@ def told(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}."
     if isinstance(error, SessionNotFoundError):
-        message = message.replace(
-            "Create it first, or check its id.", "`turnlog sessions` lists what there is."
-        )
+        message = message.replace("Create it first, or check its id.", "`turnlog sessions` lists them.")
     for argument, option in _OPTIONS.items():
         message = message.replace(argument, option)
     if isinstance(error, UnknownHoldError) and error.holds:

@@ -110,7 +110,8 @@ def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], f
     by_model = [one.model for one in differences]
     for name in ("boundaries", *found.positions):
         behind = found.behind.get(name, 0)
-        stands = f"; the newest {several(behind, 'event')} are read from the log" if behind else ""
+        newest = "event is" if behind == 1 else f"{behind:,} events are"
+        stands = f"; the newest {newest} read from the log" if behind else ""
         out.print(f"{name}: {_count(by_model.count(name))}{stands}", soft_wrap=True)
 
 

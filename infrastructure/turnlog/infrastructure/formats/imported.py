@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any, TypeAlias
 from turnlog.domain.errors import InvalidIdError, TurnlogError
 from turnlog.domain.ids import check_id
 from turnlog.domain.log import CompactionBoundary, NewEvent
+
+_PLURAL = re.compile(r"\b(answer|call|exchange|message|record|redaction|set|task)s\b")
 
 
 class ImportFileError(TurnlogError):
@@ -155,7 +158,7 @@ class ImportReport:
 
     def lines(self) -> list[str]:
         """One line for people per fate and kind, as in `mapped: 12 messages`."""
-        return [f"{fate}: {count} {what}" for fate in Fate for what, count in self.of(fate).items()]
+        return [f"{fate}: {_counted(count, what)}" for fate in Fate for what, count in self.of(fate).items()]
 
     def _add(self, fate: Fate, what: str, count: int) -> None:
         if count:
@@ -206,3 +209,8 @@ class SessionIds:
         except InvalidIdError:
             return False
         return own not in self._taken
+
+
+def _counted(count: int, what: str) -> str:
+    """The number and the kind, of which one is not several."""
+    return f"{count} {_PLURAL.sub(lambda found: found[1], what, count=1) if count == 1 else what}"
