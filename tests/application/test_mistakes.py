@@ -133,7 +133,7 @@ MISTAKES: dict[str, tuple[Make, object, type[TurnlogError], str]] = {
     "a text as options": (lambda s, x: chat(s, options=x), "x", InvalidSettingError, "mapping"),
     "a text as a time limit": (lambda s, x: chat(s, tool_time_limit=x), "60", InvalidSettingError, "seconds"),
     "one function as tools": (lambda s, x: chat(s, tools=x), print, InvalidSettingError, r"tools=\[find\]"),
-    "a lambda as a tool": (lambda s, x: chat(s, tools=[x]), lambda x: x, InvalidSettingError, "no name"),
+    "a lambda as a tool": (lambda s, x: chat(s, tools=[x]), lambda: 1, InvalidSettingError, "no name"),
     "a text as the time limit of a tool": (
         lambda _, x: Tool.of(SID.count, name="count", time_limit=x),
         "60",
@@ -346,7 +346,7 @@ def test_a_closed_service_for_asyncio_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mesage", "messages", "boundery", "begun", "event_"])
 def test_a_misspelt_handler_is_refused_when_the_class_is_made(name: str) -> None:
     with pytest.raises(InvalidSettingError, match="is no handler"):
-        type("Follower", (SessionFollower,), {"name": "f", name: lambda self, into, followed: None})  # noqa: ARG005
+        type("Follower", (SessionFollower,), {"name": "f", name: print})
 
 
 def test_helpers_of_a_follower_are_taken() -> None:

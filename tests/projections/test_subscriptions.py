@@ -178,12 +178,12 @@ def test_a_feed_on_a_recorder_without_subscriptions_names_what_has_them(tmp_path
         SessionFeed(sessions)
 
 
-class _Nothing(SessionFollower[Any]):
+class _Nothing(SessionFollower[list[str]]):
     """A follower that does nothing."""
 
 
 def test_a_runner_on_a_recorder_without_subscriptions_says_the_same(tmp_path: Path) -> None:
-    runner: SupervisedRunner[MemoryFollowerStore] = SupervisedRunner(
+    runner = SupervisedRunner[Any](
         application_class=Sessions,
         projection_class=_Nothing,
         view_class=MemoryFollowerStore,

@@ -106,7 +106,7 @@ class Redacting(ServiceCore):
         redactions = [event for event in recorded if isinstance(event, ContentRedacted)]
         newest = max((event.originator_version for event in redactions), default=None)
         self._streams.forget(key.aggregate_id, newest)
-        is_repeat = isinstance(target, ContentEvent) and target.is_redacted
+        is_repeat = _is_redacted(target)
         listing = remember(self._app.env, _erased(redactions, target))
         reason_pending = _erase(eraser, redactions) or (listing and f"{listing} Redacting it again lists it.")
         return Redaction(
@@ -169,6 +169,10 @@ def _erased(redactions: Sequence[ContentRedacted], target: StreamEvent | None) -
         commitment = target.commitment_value()
         erased.append(Erased(target.originator_id, mark.at, target.originator_version, commitment))
     return erased
+
+
+def _is_redacted(target: StreamEvent | None) -> bool:
+    return isinstance(target, ContentEvent) and target.is_redacted
 
 
 def _redacted_at(target: StreamEvent | None) -> int:

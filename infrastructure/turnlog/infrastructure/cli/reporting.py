@@ -52,9 +52,10 @@ def _print_page(settings: Settings, given: str, branch: str | None) -> int:
     with tempfile.TemporaryDirectory() as folder, database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         written = write_report(service, session_id, Path(folder) / "report.html", branch=branch)
-        if len(written.files) > 1:
+        page, *further = written.files
+        if further:
             raise CommandUsageError(
                 f"The log is long: its report is {len(written.files):,} pages. Name a file with --output."
             )
-        write_output(STDOUT, [written.files[0].read_bytes()], force=False)
+        write_output(STDOUT, [page.read_bytes()], force=False)
     return Status.DONE
