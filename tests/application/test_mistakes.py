@@ -133,7 +133,7 @@ MISTAKES: dict[str, tuple[Make, object, type[TurnlogError], str]] = {
     "a text as options": (lambda s, x: chat(s, options=x), "x", InvalidSettingError, "mapping"),
     "a text as a time limit": (lambda s, x: chat(s, tool_time_limit=x), "60", InvalidSettingError, "seconds"),
     "one function as tools": (lambda s, x: chat(s, tools=x), print, InvalidSettingError, r"tools=\[find\]"),
-    "a lambda as a tool": (lambda s, x: chat(s, tools=[x]), lambda: 1, InvalidSettingError, "no name"),
+    "a lambda as a tool": (lambda s, x: chat(s, tools=[x]), lambda: "pong", InvalidSettingError, "no name"),
     "a text as the time limit of a tool": (
         lambda _, x: Tool.of(SID.count, name="count", time_limit=x),
         "60",

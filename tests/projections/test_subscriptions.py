@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -185,7 +185,7 @@ class _Nothing(SessionFollower[list[str]]):
 def test_a_runner_on_a_recorder_without_subscriptions_says_the_same(tmp_path: Path) -> None:
     runner = SupervisedRunner[Any](
         application_class=Sessions,
-        projection_class=_Nothing,
+        projection_class=cast("Any", _Nothing),
         view_class=MemoryFollowerStore,
         env={
             **plain_env(tmp_path / "s.db"),

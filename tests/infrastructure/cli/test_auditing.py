@@ -58,6 +58,15 @@ def test_told_shows_the_newest_call_unless_one_is_named(turnlog: Turnlog) -> Non
     assert turnlog("audit", "told", "@last", "--json").json["call_id"] == "call-4"
 
 
+def test_told_takes_the_event_of_an_answer_and_its_version(
+    turnlog: Turnlog, open_service: OpenService
+) -> None:
+    with open_service() as sessions:
+        answer = [event for event in sessions.get_events(SID) if event.role == "assistant"][1]
+    for named in (answer.id, str(answer.version)):
+        assert turnlog("audit", "told", SID, named, "--json").json["call_id"] == "call-1"
+
+
 def test_told_writes_the_exact_bytes(turnlog: Turnlog, tmp_path: Path, open_service: OpenService) -> None:
     assert turnlog("audit", "told", SID, "call-2", "-o", tmp_path / "body").status == 0
     with open_service() as sessions:

@@ -13,7 +13,7 @@ from eventsourcing.persistence import InterfaceError, OperationalError
 from eventsourcing.postgres import ConnectionPool, PostgresDatastore
 from psycopg import Connection
 
-from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUncertainError
+from turnlog.domain.errors import StorageClosedError, StorageUnavailableError, WriteUncertainError
 
 T = TypeVar("T")
 
