@@ -106,7 +106,7 @@ class Redacting(ServiceCore):
         redactions = [event for event in recorded if isinstance(event, ContentRedacted)]
         newest = max((event.originator_version for event in redactions), default=None)
         self._streams.forget(key.aggregate_id, newest)
-        is_repeat = _is_redacted(target)
+        is_repeat = _was_redacted(target)
         listing = remember(self._app.env, _erased(redactions, target))
         reason_pending = _erase(eraser, redactions) or (listing and f"{listing} Redacting it again lists it.")
         return Redaction(
@@ -171,7 +171,8 @@ def _erased(redactions: Sequence[ContentRedacted], target: StreamEvent | None) -
     return erased
 
 
-def _is_redacted(target: StreamEvent | None) -> bool:
+def _was_redacted(target: StreamEvent | None) -> bool:
+    """Whether its content had been removed when it was read."""
     return isinstance(target, ContentEvent) and target.is_redacted
 
 

@@ -69,7 +69,7 @@ def _database_files(settings: Settings) -> Iterator[Path]:
     if isinstance(settings.database, Path):
         for database in {settings.database.absolute(), settings.database.resolve()}:
             for added in _BESIDE:
-                yield database.with_name(database.name + added)
+                yield Path(f"{database}{added}")
 
 
 def _is_same(one: Path, other: Path) -> bool:
