@@ -85,10 +85,14 @@ _OPEN = """
 """
 
 _MOVE = """
-    UPDATE turnlog_sessions SET version = ?, head = ?, modified_at = ?, messages = messages + ?,
-        expires_at = COALESCE(? + idle, expires_at)
+    UPDATE turnlog_sessions SET version = ?, head = ?, modified_at = ?, messages = messages + ?
     WHERE aggregate_id = ?
 """
+
+_POSTPONE = """
+    UPDATE turnlog_sessions SET expires_at = ? + idle WHERE aggregate_id = ? AND idle IS NOT NULL
+"""
+"""A statement of its own: one that names an indexed column writes a page of the index, changed or not."""
 
 _COLUMNS = """
     SELECT session.position, aggregate_id, session_id, created_at, modified_at, expires_at, version,
@@ -161,7 +165,9 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
     newest = events[-1]
     if newest.originator_version > 0:
         moved = (newest.originator_version, newest.chain, _micros(newest.timestamp))
-        cursor.execute(_MOVE, (*moved, messages, active_at, key))
+        cursor.execute(_MOVE, (*moved, messages, key))
+        if active_at is not None:
+            cursor.execute(_POSTPONE, (active_at, key))
 
 
 def head_of(cursor: SQLiteCursor, aggregate_id: UUID) -> RecordedHead | None:
