@@ -26,7 +26,7 @@ from benchmarks.peers.google_adk import AdkSession, AdkSessionOnPostgres
 from benchmarks.peers.langgraph_savers import LangGraphThread, LangGraphThreadOnPostgres
 from benchmarks.peers.measuring import OPERATIONS, Table, Times, measure
 from benchmarks.peers.ours import Ours, OursOnPostgres
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Peer, grow_wal
 from benchmarks.postgres import server
 
 ON_SQLITE: tuple[type[Peer], ...] = (Ours, BareSqlite, AgentsSession, AdkSession, LangGraphThread)
@@ -76,6 +76,10 @@ async def fill(kind: type[Peer], place: str, size: int) -> None:
 async def measured(places: Sequence[tuple[type[Peer], str, int]], rounds: int) -> Table:
     """The times of all that was filled, opened again."""
     peers = [await opened(*place) for place in places]
+    for peer in peers:
+        await peer.window()
+        if peer.file.exists():
+            grow_wal(peer.file)
     table = await measure(peers, rounds, PATIENCE)
     for peer in peers:
         await peer.close()
@@ -198,9 +202,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="logs of at most 10,000 messages")
     parser.add_argument("--memory", action="store_true", help="keep PostgreSQL's files in memory")
     parser.add_argument("--only", choices=("sqlite", "postgres"))
+    parser.add_argument("--sizes", type=int, nargs="+", help="messages, 1,000 and 10,000 among them")
     options = parser.parse_args()
-    sizes = (100, 1_000, 10_000) if options.quick else (100, 1_000, 10_000, 100_000)
-    rounds = 60 if options.quick else 200
+    sizes = options.sizes or ((100, 1_000, 10_000) if options.quick else (100, 1_000, 10_000, 100_000))
+    rounds = 20 if options.quick else 60
     if options.only != "postgres":
         asyncio.run(measure_files(sizes, rounds))
     if options.only != "sqlite":

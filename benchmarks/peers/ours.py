@@ -56,7 +56,7 @@ class Ours(Peer):
 
     async def before(self, operation: str) -> None:
         """The window's messages in the view, or twenty more when they are to be taken out of it."""
-        if operation == "window":
+        if operation == "window" and len(self.sessions.view(CONVERSATION)) > WINDOW:
             self.sessions.compact(CONVERSATION, None, EXACTLY)
         if operation == "compact":
             messages = [Message.user(next_text(self)) for _ in range(20)]
