@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test test-llm check soak bench clean
+.PHONY: demo test test-llm check soak bench bench-large clean
 
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
@@ -38,6 +38,10 @@ $(STAMP): pyproject.toml
 	@echo "Installing turnlog and what it needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# A million messages: minutes to write, and 1.3 GB of memory for the file where there is a tmpfs.
+bench-large: $(STAMP)
+	$(BIN)/python -m benchmarks.core --large
 
 # The libraries that the benchmark compares with; where they cannot be had, it leaves them out and says so.
 $(BENCH): $(STAMP)
