@@ -24,7 +24,7 @@ from benchmarks.peers.agents_sdk import AgentsSession, AgentsSessionOnPostgres
 from benchmarks.peers.bare import BarePostgres, BareSqlite
 from benchmarks.peers.google_adk import AdkSession, AdkSessionOnPostgres
 from benchmarks.peers.langgraph_savers import LangGraphThread, LangGraphThreadOnPostgres
-from benchmarks.peers.measuring import OPERATIONS, Table, Times, measure
+from benchmarks.peers.measuring import OPERATIONS, Table, measure
 from benchmarks.peers.ours import Ours, OursOnPostgres
 from benchmarks.peers.peer import Peer, grow_wal
 from benchmarks.postgres import server
@@ -90,7 +90,7 @@ async def tables_of_files(
     kinds: Sequence[type[Peer]], sizes: Sequence[int], rounds: int, fast: Path, disk: Path
 ) -> tuple[Table, Table]:
     """On tmpfs and on disk; the files are filled on tmpfs and copied."""
-    places = [(kind, f"{kind.__name__}-{size}", size) for size in sizes for kind in kinds]
+    places = [(kind, f"{kind.__name__}-{size}", size) for kind, size in pairs(kinds, sizes)]
     for kind, name, size in places:
         (fast / name).mkdir()
         await fill(kind, str(fast / name), size)
@@ -102,6 +102,11 @@ async def tables_of_files(
     return found[0], found[1]
 
 
+def pairs(kinds: Sequence[type[Peer]], sizes: Sequence[int]) -> list[tuple[type[Peer], int]]:
+    """Every library at every size that it is measured at."""
+    return [(kind, size) for size in sizes for kind in kinds if size <= kind.largest]
+
+
 def print_table(title: str, kinds: Sequence[type[Peer]], sizes: Sequence[int], table: Table) -> None:
     """One line for each operation and number of messages, one column for each library."""
     heads = [f"{kind.name} {kind.version()}".strip() for kind in kinds]
@@ -110,12 +115,15 @@ def print_table(title: str, kinds: Sequence[type[Peer]], sizes: Sequence[int], t
     print(f"|{'-' * 14}|{'-' * 9}:|" + "|".join(f"{'-' * 19}:" for _ in heads) + "|")
     for operation in OPERATIONS:
         for size in sizes:
-            cells = [_cell(kind, operation, table.get((kind.name, size, operation))) for kind in kinds]
+            cells = [_cell(kind, size, operation, table) for kind in kinds]
             print(f"| {operation:<12} | {size:>8,} | " + " | ".join(f"{cell:>18}" for cell in cells) + " |")
 
 
-def _cell(kind: type[Peer], operation: str, times: Times | None) -> str:
-    return kind.without.get(operation, "") if times is None else microseconds(times.seconds)
+def _cell(kind: type[Peer], size: int, operation: str, table: Table) -> str:
+    times = table.get((kind.name, size, operation))
+    if times is not None:
+        return microseconds(times.seconds)
+    return kind.without.get(operation, "not measured")
 
 
 def print_ratios(title: str, rows: Sequence[Row]) -> None:

@@ -15,8 +15,8 @@ class AgentsSession(Peer):
     name = "Agents SDK"
     distributions: ClassVar[tuple[str, ...]] = ("openai-agents",)
     without: ClassVar[dict[str, str]] = {
-        "compact": "by OpenAI's service alone",
-        "search": "none",
+        "compact": "OpenAI's service",
+        "search": "no search",
     }
     session: Any
 

@@ -11,7 +11,7 @@ import psycopg
 
 from benchmarks.peers.peer import RARE, WINDOW, Peer, next_text, pragmas, text_of
 
-NO_COMPACTION = {"compact": "rows, no view"}
+NO_COMPACTION = {"compact": "no view"}
 
 
 class BareSqlite(Peer):

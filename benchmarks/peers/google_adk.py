@@ -19,8 +19,8 @@ class AdkSession(Peer):
     name = "Google ADK"
     distributions: ClassVar[tuple[str, ...]] = ("google-adk", "sqlalchemy", "aiosqlite")
     without: ClassVar[dict[str, str]] = {
-        "compact": "in its runner, by a model",
-        "search": "in its memory service, not in the log",
+        "compact": "by a model",
+        "search": "not the log",
     }
     service: Any
     session: Any = None

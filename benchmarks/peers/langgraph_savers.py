@@ -20,10 +20,11 @@ class LangGraphThread(Peer):
     """A thread on SQLite."""
 
     name = "LangGraph"
+    largest = 10_000  # a checkpoint of 100,000 messages has 65 MB: an append took three seconds
     distributions: ClassVar[tuple[str, ...]] = ("langgraph", "langgraph-checkpoint-sqlite")
     without: ClassVar[dict[str, str]] = {
-        "compact": "removes messages, keeps no log",
-        "search": "none",
+        "compact": "loses the log",
+        "search": "no search",
     }
     graph: Any
     saver: Any
