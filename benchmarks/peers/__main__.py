@@ -40,7 +40,7 @@ ON_POSTGRES: tuple[type[Peer], ...] = (
 SAME_FOR_ALL = ("journal_mode=wal", "synchronous=2")
 """The write-ahead log, flushed at each commit."""
 
-PATIENCE = 6.0
+PATIENCE = 2.0
 """Seconds for one operation of one library."""
 
 OF_PROMISES = 10_000
