@@ -23,6 +23,7 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import TopicError
 
 from turnlog.domain.errors import (
+    StorageClosedError,
     StorageDeniedError,
     StorageError,
     StorageFullError,
@@ -144,7 +145,7 @@ def storage_error(error: Exception) -> StorageError:
             "let an application make them once with CREATE_TABLE=yes."
         )
     if isinstance(error, ConnectionPoolClosedError):
-        return StorageError("The service, or the application it runs on, was closed: make a new one.")
+        return StorageClosedError()
     if _is_lost(error):
         return StorageUnavailableError(f"The server of the database does not answer ({said}). Try again.")
     return StorageError(f"The database refused: {said}")

@@ -241,6 +241,13 @@ class StorageError(TurnlogError):
     """The database cannot be used."""
 
 
+class StorageClosedError(StorageError):
+    """The service, or the application that it runs on, was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("The service, or the application it runs on, was closed: make a new one.")
+
+
 class StorageLockedError(StorageError):
     """The database stayed locked by others for longer than was waited. Nothing was written."""
 

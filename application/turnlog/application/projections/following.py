@@ -38,7 +38,7 @@ from turnlog.application.projections.followed import (
 from turnlog.application.projections.nudging import nudge
 from turnlog.application.projections.waiting import PromptWait
 from turnlog.application.storage import storage_errors
-from turnlog.domain.errors import InvalidSettingError, StorageError, shown
+from turnlog.domain.errors import InvalidSettingError, StorageClosedError, StorageError, shown
 from turnlog.domain.events import StreamEvent
 
 T = TypeVar("T")
@@ -218,7 +218,7 @@ class SessionFeed:
                         yield followed
                 return
             except (PersistenceError, StorageError) as error:
-                if isinstance(error, ProgrammingError):
+                if isinstance(error, (ProgrammingError, StorageClosedError)):
                     raise
                 _logger.warning("A feed failed (%s); it goes on where it was.", type(error).__name__)
             self._subscribe_anew()

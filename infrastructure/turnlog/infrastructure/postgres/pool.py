@@ -66,7 +66,7 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
         except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests) as error:
             raise StorageUnavailableError(self._refusal(error)) from self._failure or error
         except psycopg.OperationalError as error:
-            raise StorageError("The service, or the application it runs on, was closed.") from error
+            raise StorageClosedError from error
 
     def _refusal(self, error: Exception) -> str:
         if self._failure is not None:
