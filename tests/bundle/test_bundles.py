@@ -145,7 +145,7 @@ def test_a_scope_takes_its_own_sessions_only(tmp_path: Path) -> None:
         sessions.create("of ada", metadata={SessionAttributes.PRINCIPAL_NAME: "ada"})
         export_bundle(sessions, "of ada", tmp_path / "b.zip")
         with pytest.raises(SessionNotFoundError):
-            export_bundle(sessions.scoped_to("eve"), "of ada", tmp_path / "b.zip")
+            export_bundle(sessions.scoped_to("eve"), "of ada", tmp_path / "eve.zip")
     with SessionService() as sessions:
         with pytest.raises(ForeignEvidenceError, match="principal"):
             import_bundle(sessions.scoped_to("eve"), tmp_path / "b.zip")

@@ -59,6 +59,7 @@ def decided() -> list[Any]:
             _erased(),
             *_marked(),
             *_redacted(),
+            *_quoted(),
         ]
 
 
@@ -226,6 +227,16 @@ def _redacted() -> list[StreamEvent]:
     assert isinstance(second, ContentRedacted)
     opened = session.recorded[0]
     return [opened, message.redacted_by(first), payload.redacted_by(second), first, second]
+
+
+def _quoted() -> list[StreamEvent]:
+    """The redaction of a message that metadata quote."""
+    clock = _clock()
+    session = Session.open("quoted", now=BEGIN, metadata={"title": "In Lund."})
+    session.append(NewEvent(message=Message.user("In Lund.")), event_id="m1", now=next(clock))
+    message = session.recorded[1]
+    session.redact(message, event_id="r2", quoted=[0], reason="asked", by="bob", now=next(clock))
+    return [session.recorded[-1]]
 
 
 def _erased() -> EventErased:
