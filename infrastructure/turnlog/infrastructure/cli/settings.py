@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from turnlog.domain.errors import InvalidSettingError
+
 DEFAULT_DATABASE: Final = "turnlog.db"
 
 
@@ -46,13 +48,11 @@ Place: TypeAlias = Path | PostgresUrl
 
 
 def place_of(name: str) -> Place:
-    """The place of this name: a connection URI of PostgreSQL, or a file. Raises `CommandUsageError`."""
+    """The place of this name: a connection URI of PostgreSQL, or a file. Raises `InvalidSettingError`."""
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresUrl(name)
     if (scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", name)) is not None:
-        from turnlog.infrastructure.cli.failures import CommandUsageError
-
-        raise CommandUsageError(
+        raise InvalidSettingError(
             f"A database is a file, or postgresql://USER@HOST:PORT/DATABASE; {scheme[1]}:// is neither."
         )
     return Path(name)
