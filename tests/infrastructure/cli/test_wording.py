@@ -1,4 +1,4 @@
-"""Messages of the command line that a newcomer stumbled over."""
+"""How the command line says what went wrong: in whole words, with the names that people used."""
 
 from __future__ import annotations
 

@@ -99,11 +99,11 @@ class ToldBody:
 class Telling(Views, Tracing, CallMoments, Recording):
     """Recorded calls."""
 
-    def told(self, session_id: str, call: Moment, *, attempt: int | None = None) -> ToldBody:
+    def told(self, session_id: str, call_id: Moment, *, attempt: int | None = None) -> ToldBody:
         """The exact body that was sent, rendered from the log by the renderer that made it then.
 
-        `call` is the id of the call, or a moment that means one: the event of an answer means the call that
-        it answers, any other event, a version and a time the newest call up to it. Of a call that was sent
+        `call_id` is that, or a moment that means a call: the event of an answer means the call that it
+        answers, any other event, a version and a time the newest call up to it. Of a call that was sent
         several times the newest attempt, unless one is named or answered by the event. The hash that was
         recorded proves the bytes. Raises `UnknownCallError`, `UnknownRendererError` when this installation
         does not have the renderer, `PromptMismatchError` when what comes out is not what was sent,
@@ -111,19 +111,19 @@ class Telling(Views, Tracing, CallMoments, Recording):
         `UnknownVersionError` for a version or a time without one, and `SessionNotFoundError`.
         """
         key, newest = self._opened(session_id)
-        call_id, attempt = self._meant(key, newest, call, attempt)
-        prompt = self._prompt(key, call_id, attempt)
+        call, attempt = self._meant(key, newest, call_id, attempt)
+        prompt = self._prompt(key, call, attempt)
         payload = prompt.payload or {}
         if prompt.redacted:
-            raise PromptRedactedError(call_id, prompt.redacted, self._body_left(key, payload, call_id))
+            raise PromptRedactedError(call, prompt.redacted, self._body_left(key, payload, call))
         if payload.get(UNPROVEN):
             marks = (event.redacted for event in self._base(key, payload) if event.redacted)
             mark = next(marks, None)
             if mark is not None:
-                raise PromptRedactedError(call_id, mark, self._body_left(key, payload, call_id))
-        body = self._body(key, payload, call_id)
+                raise PromptRedactedError(call, mark, self._body_left(key, payload, call))
+        body = self._body(key, payload, call)
         if not is_sealed(payload, body):
-            raise PromptMismatchError(call_id, str(payload.get("renderer") or "the log"), body)
+            raise PromptMismatchError(call, str(payload.get("renderer") or "the log"), body)
         return ToldBody(
             session_id=session_id,
             call_id=str(payload["call"]),
