@@ -52,4 +52,4 @@ class Process:
     def kill(self) -> None:
         """End it as a crash does (SIGKILL)."""
         self._process.kill()
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)

@@ -34,7 +34,7 @@ from turnlog.domain import (
 )
 
 T = TypeVar("T")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def run(action: Coroutine[Any, Any, T]) -> T:

@@ -19,7 +19,7 @@ from turnlog.application.chat import ChatReply, SessionChat, Turn, TurnTakenOver
 from turnlog.application.turns import TurnMark, TurnStep
 from turnlog.domain import Message, TurnInProgressError
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Held:

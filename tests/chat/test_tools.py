@@ -275,14 +275,14 @@ def test_a_late_result_does_not_stand_for_a_call_that_still_runs(sessions: Sessi
 
     def slow() -> str:
         threads.append(threading.current_thread())
-        given_up.wait(10)
+        given_up.wait(60)
         return "too late"
 
     def steady() -> str:
         while not any("given up" in line for line in lines(sessions)):
             pause.wait(0.005)
         given_up.set()
-        threads[0].join(10)
+        threads[0].join(60)
         return "steady"
 
     model = ScriptedModel([calls("c1 slow", "c2 steady"), "ok"])
@@ -297,7 +297,7 @@ def test_the_time_limit_of_the_chat_counts_for_tools_without_one(sessions: Sessi
 
 
 def test_calls_of_one_answer_run_side_by_side(sessions: SessionService) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def meet(who: int) -> int:
         both.wait()

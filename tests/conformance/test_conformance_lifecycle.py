@@ -16,7 +16,7 @@ from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.messages import Message
 
 SID = "conversation"
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a scenario counts as stuck."""
 
 ROUNDS = 10

@@ -32,7 +32,7 @@ from turnlog.domain.view import project
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
 
 SID = "conversation"
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a scenario counts as stuck."""
 
 

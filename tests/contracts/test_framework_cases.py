@@ -71,7 +71,7 @@ def _close_after_all_threads(case: Any, datastore: SQLiteDatastore | PostgresDat
     def close() -> None:
         for thread in set(threading.enumerate()) - before:
             if not thread.daemon:
-                thread.join(10)
+                thread.join(60)
         datastore.close()
 
     case.addCleanup(close)

@@ -127,8 +127,8 @@ def test_fault_059_a_failed_pass_leaves_no_mark_that_stops_the_next_one() -> Non
     model = ScriptedModel(ModelUnavailableError("answers 429 after all retries"), "a recap")
     strategy = WindowCompactionStrategy(NEWEST, ChatModelSummarizer(model))
     with BackgroundCompaction(sessions, None, strategy) as compaction:
-        assert isinstance(compaction.submit(SID).exception(timeout=30), ModelUnavailableError)
-        assert not compaction.submit(SID).result(timeout=30).is_unchanged
+        assert isinstance(compaction.submit(SID).exception(timeout=60), ModelUnavailableError)
+        assert not compaction.submit(SID).result(timeout=60).is_unchanged
 
 
 def test_fault_059_a_pause_after_failures_has_an_end() -> None:

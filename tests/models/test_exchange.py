@@ -75,14 +75,14 @@ def test_leaving_a_stream_closes_its_connection_though_the_model_stays_open(serv
     with OpenAIChatModel("a-model", base_url=server.url) as model:
         with model.stream(model.render(ASKED, stream=True)) as pieces:
             next(iter(pieces))
-        assert server.closed_early.wait(5)
+        assert server.closed_early.wait(60)
 
 
 async def _leave(server: ScriptedServer) -> bool:
     async with AsyncOpenAIChatModel("a-model", base_url=server.url) as model:
         async with model.stream(model.render(ASKED, stream=True)) as pieces:
             await anext(aiter(pieces))
-        return server.closed_early.wait(5)
+        return server.closed_early.wait(60)
 
 
 def test_leaving_a_stream_closes_its_connection_with_asyncio(server: ScriptedServer) -> None:
@@ -101,7 +101,7 @@ def test_an_error_of_the_caller_closes_the_connection(server: ScriptedServer) ->
 
         with pytest.raises(KeyError, match="mine"):
             read()
-        assert server.closed_early.wait(5)
+        assert server.closed_early.wait(60)
 
 
 def test_a_read_that_blocks_is_ended_from_outside(server: ScriptedServer) -> None:

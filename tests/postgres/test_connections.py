@@ -87,11 +87,11 @@ def test_a_pool_that_is_used_up_refuses_within_its_time(env: Mapping[str, str]) 
         def keep_the_only_connection() -> None:
             with datastore_of(sessions).get_connection():
                 taken.set()
-                done.wait(30)
+                done.wait(60)
 
         keeper = Thread(target=keep_the_only_connection)
         keeper.start()
-        taken.wait(30)
+        taken.wait(60)
         begin = time.monotonic()
         with pytest.raises(StorageUnavailableError, match="Nothing was written"):
             sessions.append_message("s", HI)

@@ -158,13 +158,13 @@ def test_nothing_is_indexed_of_a_session_that_is_deleted_meanwhile(
 
     def slowly(numbers: Iterable[str]) -> str:
         read.set()
-        go_on.wait(30)
+        go_on.wait(60)
         return as_array(numbers)
 
     monkeypatch.setattr(recall, "_array", slowly)
     writer = Thread(target=fill, args=(sessions, "s", BLOCK))
     writer.start()
-    read.wait(30)
+    read.wait(60)
     deleter = Thread(target=sessions.delete, args=("s",))
     deleter.start()
     with connect() as connection:

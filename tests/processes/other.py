@@ -51,7 +51,7 @@ class OtherProcess:
         traceback: TracebackType | None,
     ) -> None:
         self._process.kill()
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
 
     def tell(self, env: Mapping[str, str], call: str, *arguments: object) -> None:
         """Let it make a call."""

@@ -77,9 +77,9 @@ def test_a_follower_gets_every_kind_in_the_order_of_the_log(
     lived: SessionService, database: Database
 ) -> None:
     with following(database) as runner:
-        runner.wait(newest(lived), timeout=20)
+        runner.wait(newest(lived), timeout=60)
         lived.delete("a")
-        runner.wait(newest(lived), timeout=20)
+        runner.wait(newest(lived), timeout=60)
     positions, kinds, names, versions = zip(*journal(database), strict=True)
     assert list(kinds) == [*LIVED, "ended"]
     assert positions == tuple(range(1, 11))
@@ -92,7 +92,7 @@ def test_what_is_erased_before_it_is_read_is_told_as_its_end(
 ) -> None:
     lived.delete("a")
     with following(database) as runner:
-        runner.wait(newest(lived), timeout=20)
+        runner.wait(newest(lived), timeout=60)
     assert journal(database) == [(10, "ended", None, 9)]
 
 
@@ -106,7 +106,7 @@ def test_several_followers_of_one_name_handle_each_position_once(
         for _ in range(60):
             life.step()
         for runner in (one, other):
-            runner.wait(newest(sessions), timeout=30)
+            runner.wait(newest(sessions), timeout=60)
             assert runner.restarts == 0
     positions = [row[0] for row in journal(database)]
     assert len(positions) > 60
@@ -124,9 +124,9 @@ def test_a_follower_that_is_killed_goes_on_exactly_once(sessions: SessionService
                 if line.startswith("handled"):
                     break
             process.kill()
-            process.wait(30)
+            process.wait(60)
     with following(database) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
     assert [row[0] for row in journal(database)] == list(range(1, 91))
 
 
@@ -142,11 +142,11 @@ def test_a_handler_that_fails_leaves_rows_and_position_as_they_were(
 
     runner = following(database, Fails)
     with pytest.raises(ProjectionStoppedError):
-        runner.run_forever(timeout=30)
+        runner.run_forever(timeout=60)
     runner.stop()
     assert journal(database) == []
     with following(database) as runner:
-        runner.wait(newest(lived), timeout=20)
+        runner.wait(newest(lived), timeout=60)
     assert [row[1] for row in journal(database)] == LIVED
 
 
@@ -166,7 +166,7 @@ def test_a_handler_whose_transaction_failed_is_called_again(
                 raise OperationalError("disk I/O error")
 
     with following(database, Hiccups) as runner:
-        runner.wait(newest(lived), timeout=30)
+        runner.wait(newest(lived), timeout=60)
         assert runner.restarts > 0
     assert called == [7] * 4
     assert [row[1] for row in journal(database)] == LIVED
@@ -182,7 +182,7 @@ def test_a_follower_may_have_a_database_of_its_own(
         own = PostgresSchema()
         elsewhere = {"WRITES_POSTGRES_SCHEMA": own.env["POSTGRES_SCHEMA"]}
     with following(database, env={**database.env, **elsewhere}) as runner:
-        runner.wait(newest(lived), timeout=20)
+        runner.wait(newest(lived), timeout=60)
     assert [row[1] for row in journal(own)] == LIVED
     assert "journal" not in database.tables()
 
@@ -194,7 +194,7 @@ def test_a_follower_in_memory() -> None:
         sessions = SessionService(runner.app)
         sessions.create("a")
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
         assert isinstance(runner.view, Kept)
         assert runner.view.texts == ["a heron", "about a heron"]
 
@@ -209,7 +209,7 @@ def test_the_frameworks_runner_says_what_a_follower_needs(lived: SessionService,
             env=database.env,
         ) as runner,
     ):
-        runner.run_forever(timeout=20)
+        runner.run_forever(timeout=60)
     assert lived.find("a")
 
 
@@ -222,14 +222,14 @@ def test_a_store_without_a_name_is_refused(database: Database) -> None:
     with pytest.raises(InvalidSettingError, match="name"):
         SupervisedRunner[Any](
             application_class=Sessions, projection_class=Writes, view_class=Nameless, env=database.env
-        ).run_forever(timeout=20)
+        ).run_forever(timeout=60)
 
 
 @pytest.fixture
 def feed(lived: SessionService) -> Iterator[SessionFeed]:
     """A feed that ends in time where a test waits in vain."""
     with SessionFeed(lived) as feed:
-        timer = threading.Timer(20, feed.stop)
+        timer = threading.Timer(60, feed.stop)
         timer.start()
         yield feed
         timer.cancel()
@@ -301,7 +301,7 @@ def test_a_runner_keeps_the_caught_up_rows_up_to_date(path: Path) -> None:
         ) as runner:
             for _ in range(3):
                 turn(sessions, "a")
-                runner.wait(newest(sessions), timeout=20)
+                runner.wait(newest(sessions), timeout=60)
         with closing(sqlite3.connect(path)) as connection:
             listed = connection.execute("SELECT session_id, messages FROM turnlog_sessions").fetchall()
         assert listed == [("a", 6)]

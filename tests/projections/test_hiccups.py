@@ -63,12 +63,12 @@ def test_a_follower_whose_connections_are_ended_handles_each_position_once(
             name = f"s{number}"
             sessions.create(name)
             turn(sessions, name)
-            assert poll(connections.end, timeout=30)
+            assert poll(connections.end, timeout=60)
             turn(sessions, name)
             compact(sessions, name)
-            runner.wait(newest(sessions), timeout=30)
+            runner.wait(newest(sessions), timeout=60)
         sessions.delete("s0")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         assert runner.restarts > 0
     kinds = ["began", *["message"] * 4, "boundary", *["message"] * 2]
     assert [row[1] for row in journal(database)] == [*kinds * 4, "ended"]
@@ -86,10 +86,10 @@ def test_a_view_whose_connections_are_ended_goes_on(
         env=database.env,
     ) as runner:
         for _ in range(3):
-            runner.wait(newest(sessions), timeout=30)
-            assert poll(connections.end, timeout=30)
+            runner.wait(newest(sessions), timeout=60)
+            assert poll(connections.end, timeout=60)
             turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
     models = database.models(sessions.app)
     comparison = models.compare()
     assert (comparison.differences, comparison.behind["view"]) == ((), 0)
@@ -101,12 +101,12 @@ def test_runners_that_are_made_anew_leave_no_connections_behind(
     sessions.create("a")
     with following(database) as runner:
         for _ in range(3):
-            runner.wait(newest(sessions), timeout=30)
+            runner.wait(newest(sessions), timeout=60)
             before = runner.restarts
-            assert poll(connections.end, timeout=30)
-            assert poll(lambda before=before: runner.restarts > before, timeout=30)  # type: ignore[misc]
+            assert poll(connections.end, timeout=60)
+            assert poll(lambda before=before: runner.restarts > before, timeout=60)  # type: ignore[misc]
             turn(sessions, "a")
-    assert poll(lambda: connections.count() == 0, timeout=30)
+    assert poll(lambda: connections.count() == 0, timeout=60)
 
 
 def test_a_feed_whose_connections_are_ended_yields_each_entry_once(
@@ -120,7 +120,7 @@ def test_a_feed_whose_connections_are_ended_yields_each_entry_once(
             sessions.create(f"s{number}")
             turn(sessions, f"s{number}")
             seen.append(next(entries).position)
-            assert poll(connections.end, timeout=30)
+            assert poll(connections.end, timeout=60)
             turn(sessions, f"s{number}")
             seen += [next(entries).position for _ in range(4)]
         timer.cancel()
@@ -151,9 +151,9 @@ def test_a_follower_to_whom_nothing_is_notified_gets_everything(
 ) -> None:
     sessions.create("a")
     with following(database) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
     assert [row[0] for row in journal(database)] == [1, 2, 3]
 
 
@@ -161,7 +161,7 @@ def test_a_follower_to_whom_nothing_is_notified_gets_everything(
 def test_a_feed_to_which_nothing_is_notified_yields_everything(sessions: SessionService) -> None:
     sessions.create("a")
     with SessionFeed(sessions) as feed:
-        timer = threading.Timer(30, feed.stop)
+        timer = threading.Timer(60, feed.stop)
         timer.start()
         entries = iter(feed)
         first = next(entries).position

@@ -242,7 +242,7 @@ def test_one_that_is_killed_leaves_the_former_rows_and_nothing_else(
         assert process.stdout is not None
         assert process.stdout.readline() == "reading\n"
         process.send_signal(signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert (database.tables(), rows(database)) == before
     assert database.models(sessions.app).compare().differences == ()
 

@@ -289,13 +289,13 @@ def test_a_view_store_follows_one_application_and_refuses_another(
 ) -> None:
     filled(sessions, "a", turns=2)
     with runner_of(database, Sessions, PostgresViewStore) as runner:
-        runner.wait(sessions.app.recorder.max_notification_id(), timeout=20)
+        runner.wait(sessions.app.recorder.max_notification_id(), timeout=60)
     with pytest.raises(InvalidSettingError, match="shop_turnlog_view"):
         runner_of(database, Shop, PostgresViewStore)
     with runner_of(database, Shop, ShopViews) as runner:
         shop = SessionService(runner.app)
         filled(shop, "a", turns=3)
-        runner.wait(shop.app.recorder.max_notification_id(), timeout=20)
+        runner.wait(shop.app.recorder.max_notification_id(), timeout=60)
         assert MaterialisedViews(shop, runner.view).view("a") == shop.view("a")
         assert PostgresReadModels(shop.app).compare().differences == ()
     assert database.one("SELECT count(*) FROM turnlog_view_messages") == 2

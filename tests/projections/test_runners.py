@@ -62,7 +62,7 @@ def test_the_frameworks_runner_follows_a_database(sessions: SessionService, data
         env=database.env,
     ) as runner:
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
         assert MaterialisedViews(sessions, runner.view).view("a") == sessions.view("a")
 
 
@@ -73,7 +73,7 @@ def test_our_runner_follows_an_application_in_memory() -> None:
         sessions = SessionService(runner.app)
         sessions.create("a")
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
         assert MaterialisedViews(sessions, runner.view).view("a") == sessions.view("a")
 
 
@@ -87,7 +87,7 @@ def test_what_was_there_before_is_applied_in_pages(sessions: SessionService, dat
 
     life = live(sessions, 5, 120)
     with running(database, Watched) as runner:
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
     assert sizes == [newest(sessions)]
     assert agree(database, sessions, life.names)
 
@@ -95,11 +95,11 @@ def test_what_was_there_before_is_applied_in_pages(sessions: SessionService, dat
 def test_an_append_is_read_by_waiting_for_its_version(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     with running(database) as runner, database.view_store() as store:
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
         stored = MaterialisedViews(sessions, store)
         for number in range(20):
             version = sessions.append_message("a", Message.user(f"heron {number}")).version
-            assert stored.view("a", at_least=version, timeout=20).version == version
+            assert stored.view("a", at_least=version, timeout=60).version == version
 
 
 def test_an_append_is_read_in_another_process(sessions: SessionService, database: Database) -> None:
@@ -107,7 +107,7 @@ def test_an_append_is_read_in_another_process(sessions: SessionService, database
     with worker("follow", database) as process, database.view_store() as store:
         version = sessions.append_message("a", Message.user("heron")).version
         stored = MaterialisedViews(sessions, store)
-        assert stored.view("a", at_least=version, timeout=30) == sessions.view("a")
+        assert stored.view("a", at_least=version, timeout=60) == sessions.view("a")
         assert finish(process) == 0
 
 
@@ -125,7 +125,7 @@ def test_several_runners_apply_every_event_once(sessions: SessionService, databa
             turn(sessions, f"b{number}")
             compact(sessions, f"b{number}")
         for runner in (one, other):
-            runner.wait(newest(sessions), timeout=30)
+            runner.wait(newest(sessions), timeout=60)
         assert (one.restarts, other.restarts) == (0, 0)
         assert finish(process) == 0
     assert agree(database, sessions, [f"b{number}" for number in range(5)])
@@ -143,13 +143,13 @@ def test_a_runner_that_is_killed_goes_on_from_its_tracking_row(
                 if line.strip().isdigit() and int(line) > before + 5:
                     break
             process.send_signal(signal.SIGKILL)
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL
         now = tracked(database)
         assert now is not None
         assert before < now <= (newest(sessions) or 0)
         before = now
     with running(database) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
     assert agree(database, sessions, life.names)
 
 
@@ -164,9 +164,9 @@ def test_it_survives_a_database_that_fails_for_a_while(sessions: SessionService,
             super().apply(batch)
 
     with running(database, Hiccups) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         assert runner.restarts == 2
     assert agree(database, sessions, ["a"])
 
@@ -174,13 +174,13 @@ def test_it_survives_a_database_that_fails_for_a_while(sessions: SessionService,
 def test_it_survives_a_subscription_that_fails(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     with running(database) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         current: Any = vars(runner)["_runner"]
         inner = current._subscription.subscription
         inner._thread_error = OperationalError("the connection is lost")
         inner.stop()
         turn(sessions, "a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         assert runner.restarts == 1
     assert agree(database, sessions, ["a"])
 
@@ -196,7 +196,7 @@ def test_a_handler_that_fails_stops_it_and_is_not_passed_over(
 
     runner = running(database, Broken)
     with pytest.raises(ProjectionStoppedError) as raised:
-        runner.run_forever(timeout=30)
+        runner.run_forever(timeout=60)
     runner.stop()
     assert isinstance(raised.value.__cause__, KeyError)
     assert tracked(database) is None
@@ -211,12 +211,12 @@ def test_a_lost_notification_does_not_block_for_ever(monkeypatch: pytest.MonkeyP
         recorder._listeners.clear()  # from here on nobody is told
         sessions = SessionService(runner.app)
         sessions.create("a")
-        runner.wait(newest(sessions), timeout=20)
+        runner.wait(newest(sessions), timeout=60)
 
 
 def test_nothing_is_left_running(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     before = set(threading.enumerate())
     with running(database) as runner:
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
     assert set(threading.enumerate()) - before == set()

@@ -45,7 +45,7 @@ def stopper() -> Iterator[list[ApplicationSubscription[UUID]]]:
         for subscription in held:
             subscription.stop()
 
-    timer = threading.Timer(20, stop)
+    timer = threading.Timer(60, stop)
     timer.start()
     yield held
     timer.cancel()
@@ -149,7 +149,7 @@ def test_many_writers_in_many_threads_are_seen_once_each_and_in_order(
             app.recorder.insert_events([StoredEvent(UUID(int=number), version, "host:Thing", b"{}")])
 
     subscription = app.recorder.subscribe()
-    timer = threading.Timer(20, subscription.stop)
+    timer = threading.Timer(60, subscription.stop)
     timer.start()
     threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
     with subscription:
@@ -193,5 +193,5 @@ def test_a_runner_on_a_recorder_without_subscriptions_says_the_same(tmp_path: Pa
         },
     )
     with pytest.raises(NoSubscriptionsError):
-        runner.run_forever(timeout=20)
+        runner.run_forever(timeout=60)
     assert runner.restarts == 0

@@ -94,7 +94,7 @@ def test_waiting_for_a_session_that_is_gone_comes_to_an_end(
     sessions.delete("a")
     stored = MaterialisedViews(sessions, store)
     stored.catch_up()
-    stored.wait("a", 2, timeout=5)
+    stored.wait("a", 2, timeout=60)
 
 
 def test_two_services_that_catch_up_in_turns_apply_nothing_twice(database: Database) -> None:

@@ -28,7 +28,7 @@ def at_once(session_id: str, *scopes: SessionService) -> list[SessionDetails | N
     barrier = Barrier(len(scopes))
 
     def call(scope: SessionService) -> SessionDetails | None:
-        barrier.wait(10)
+        barrier.wait(60)
         try:
             return scope.find_or_create(session_id)
         except SessionIdUnavailableError:

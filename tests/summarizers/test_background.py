@@ -42,7 +42,7 @@ class Gate:
             self.running[request.session_id] = self.running.get(request.session_id, 0) + 1
             self.most = max(self.most, *self.running.values())
         self.asked.release()
-        assert self.may_answer.acquire(timeout=30)
+        assert self.may_answer.acquire(timeout=60)
         with self._lock:
             self.running[request.session_id] -= 1
         return [Message.assistant("recap")]
@@ -66,14 +66,14 @@ def background(sessions: SessionService, gate: Gate) -> BackgroundCompaction:
 
 def result_of(future: Future[CompactionResult]) -> CompactionResult:
     """The result, or an error when it takes too long."""
-    return future.result(timeout=30)
+    return future.result(timeout=60)
 
 
 def test_the_caller_does_not_wait_and_sees_the_result_later() -> None:
     sessions, gate = with_turns(), Gate()
     with background(sessions, gate) as compaction:
         future = compaction.submit(SID)
-        assert gate.asked.acquire(timeout=30)
+        assert gate.asked.acquire(timeout=60)
         assert not future.done()
         gate.may_answer.release()
         assert result_of(future).reason is CompactionReason.COMPACTED
@@ -83,7 +83,7 @@ def test_what_is_said_meanwhile_is_preserved() -> None:
     sessions, gate = with_turns(), Gate()
     with background(sessions, gate) as compaction:
         future = compaction.submit(SID)
-        assert gate.asked.acquire(timeout=30)
+        assert gate.asked.acquire(timeout=60)
         say(sessions, "u3")
         gate.may_answer.release()
         assert result_of(future).reason is CompactionReason.COMPACTED
@@ -94,7 +94,7 @@ def test_a_session_never_has_two_passes_at_once() -> None:
     sessions, gate = with_turns(), Gate()
     with background(sessions, gate) as compaction:
         first = compaction.submit(SID)
-        assert gate.asked.acquire(timeout=30)
+        assert gate.asked.acquire(timeout=60)
         second = compaction.submit(SID)
         assert compaction.submit(SID) is second, "one pass that waits is enough"
         assert first is not second
@@ -109,8 +109,8 @@ def test_sessions_do_not_wait_for_each_other() -> None:
     sessions, gate = with_turns("other"), Gate()
     with background(sessions, gate) as compaction:
         futures = [compaction.submit(SID), compaction.submit("other")]
-        assert gate.asked.acquire(timeout=30)
-        assert gate.asked.acquire(timeout=30)
+        assert gate.asked.acquire(timeout=60)
+        assert gate.asked.acquire(timeout=60)
         gate.may_answer.release(2)
         assert [result_of(future).is_unchanged for future in futures] == [False, False]
 
@@ -139,7 +139,7 @@ def test_closing_without_waiting_cancels_what_has_not_begun() -> None:
     sessions, gate = with_turns(), Gate()
     compaction = background(sessions, gate)
     running = compaction.submit(SID)
-    assert gate.asked.acquire(timeout=30)
+    assert gate.asked.acquire(timeout=60)
     waiting = compaction.submit(SID)
     compaction.close(wait=False)
     with pytest.raises(CancelledError):

@@ -41,9 +41,9 @@ def test_on_postgres_a_notification_that_never_comes_does_not_block_for_ever(
         SessionService(env=env) as sessions,
     ):
         sessions.create("a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         sessions.create("b")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
 
 
 def test_on_postgres_a_runner_survives_the_end_of_its_connections() -> None:
@@ -58,10 +58,10 @@ def test_on_postgres_a_runner_survives_the_end_of_its_connections() -> None:
         SessionService(env=env) as sessions,
     ):
         sessions.create("a")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         end_listeners()
         sessions.create("b")
-        runner.wait(newest(sessions), timeout=30)
+        runner.wait(newest(sessions), timeout=60)
         assert runner.restarts >= 1
 
 
@@ -84,7 +84,7 @@ def test_a_subscription_whose_queue_is_full_can_be_stopped(sessions: SessionServ
         queue.maxsize = 1
         sessions.create("b")
         sessions.create("c")
-        assert poll(lambda: is_waiting_for_room(sessions, queue), timeout=30)
+        assert poll(lambda: is_waiting_for_room(sessions, queue), timeout=60)
     assert set(threading.enumerate()) - before == set()
 
 

@@ -29,7 +29,7 @@ def test_a_transaction_of_sqlite_that_reads_first_waits_for_the_writer_in_front_
             cursor.execute("SELECT max(number) FROM counted")
             number = int(cursor.fetchone()[0])
             has_read.set()
-            assert may_write.wait(30)
+            assert may_write.wait(60)
             cursor.execute("INSERT INTO counted VALUES (?)", (number + 1,))
 
     first, second = (SQLiteDatastore(str(tmp_path / "counted.db")) for _ in range(2))
@@ -41,12 +41,12 @@ def test_a_transaction_of_sqlite_that_reads_first_waits_for_the_writer_in_front_
         at_once.set()
         with ThreadPoolExecutor(2) as pool:
             ahead = pool.submit(read_and_write, first, one, go)
-            assert one.wait(30)
+            assert one.wait(60)
             behind = pool.submit(read_and_write, second, other, at_once)
             other.wait(0.2)  # where it does not wait, it has read what is old by now
             go.set()
-            ahead.result(30)
-            behind.result(30)
+            ahead.result(60)
+            behind.result(60)
         with first.transaction(commit=False) as cursor:
             cursor.execute("SELECT max(number) FROM counted")
             assert cursor.fetchone()[0] == 2
