@@ -181,12 +181,19 @@ def proxy() -> Generator[CuttingProxy]:
         yield running
 
 
-def through(proxy: CuttingProxy, postgres: Mapping[str, str]) -> SessionService:
-    """A service behind the proxy, which waits for two seconds at most."""
+def through(proxy: CuttingProxy, postgres: Mapping[str, str], **settings: str) -> SessionService:
+    """A service behind the proxy."""
     where = {
         name: proxy.env(postgres["POSTGRES_SCHEMA"])[name] for name in ("POSTGRES_HOST", "POSTGRES_PORT")
     }
-    return service({**postgres, **where, "POSTGRES_CONNECT_TIMEOUT": "2"})
+    return service({**postgres, **where, **settings})
+
+
+def wait_at_most(sessions: SessionService, seconds: float) -> None:
+    """Let callers wait so long for a connection."""
+    recorder = sessions.app.recorder
+    assert isinstance(recorder, PostgresApplicationRecorder)
+    recorder.datastore.pool.timeout = seconds
 
 
 @pytest.mark.parametrize("command", ["MessageAppended", "COMMIT"])
@@ -213,6 +220,7 @@ def test_a_write_of_which_nobody_knows_is_not_said_to_be_lost(
     prepare(postgres)
     command = "MessageAppended" if write == "append" else "COMMIT"
     with through(proxy, postgres) as sessions:
+        wait_at_most(sessions, 0.5)
         cut = proxy.cut_before if moment == "before" else proxy.cut_behind
         cut(command, for_good=True)
         with pytest.raises(WriteUncertainError, match="nobody knows"):
@@ -248,21 +256,23 @@ def test_who_asks_when_the_server_is_back_is_answered(
 ) -> None:
     prepare(postgres)
     with through(proxy, postgres) as sessions:
+        wait_at_most(sessions, 0.5)
         proxy.cut_all(for_good=True)
         with pytest.raises(StorageUnavailableError):
             sessions.find(SID)
         proxy.come_back()
+        wait_at_most(sessions, 60)
         assert sessions.append_message(SID, Message.user("new")).version == 4
 
 
 def test_a_pool_tries_again_to_connect_within_the_time_that_callers_wait(
     proxy: CuttingProxy,
 ) -> None:
-    with through(proxy, postgres_env()) as sessions:
+    with through(proxy, postgres_env(), POSTGRES_CONNECT_TIMEOUT="40") as sessions:
         recorder = sessions.app.recorder
         assert isinstance(recorder, PostgresApplicationRecorder)
         pool = recorder.datastore.pool
-        assert pool.reconnect_timeout == pool.timeout == 2
+        assert pool.reconnect_timeout == pool.timeout == 40
 
 
 def test_a_deletion_that_was_cut_off_is_known_when_the_server_is_back(

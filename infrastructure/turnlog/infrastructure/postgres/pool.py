@@ -59,6 +59,13 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
         with self._refusals():
             return super().getconn(timeout)
 
+    def reconnect_failed(self) -> None:
+        """Try again while callers wait: who comes during the last try would wait for nobody."""
+        super().reconnect_failed()
+        with self._lock:
+            if self._waiting:
+                self._maybe_grow_pool()
+
     @contextmanager
     def _refusals(self) -> Generator[None]:
         try:
