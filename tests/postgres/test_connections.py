@@ -63,11 +63,11 @@ def test_connections_that_died_between_two_calls_are_noticed(proxy: CuttingProxy
 
 
 def end_connection_of(sessions: SessionService) -> None:
-    """Let the server end the one that it has."""
+    """Let the server end the one that it has, and wait until it is dead."""
     with datastore_of(sessions).get_connection() as own:
         pid = own.info.backend_pid
     with connect() as connection:
-        connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        connection.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
 
 
 def test_a_connection_that_the_server_ended_is_replaced(sessions: SessionService) -> None:
@@ -125,13 +125,11 @@ def test_a_pool_that_is_full_of_waiting_callers_refuses_at_once(env: Mapping[str
 def test_who_comes_while_the_pool_gives_up_to_connect_gets_the_next_connection(
     env: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with service_on(env) as sessions:
+    with service_on(env, POSTGRES_MAX_OVERFLOW="0") as sessions:
         sessions.create("s")
         pool: Any = datastore_of(sessions).pool
-        connected, failures = (
-            pool._connect,
-            iter([True] * 4),
-        )  # two each of the dead one's heir and of one more
+        connected = pool._connect
+        failures = iter([True, True])  # then the pool gives up
 
         def fail_while_somebody_waits(timeout: float | None = None) -> object:
             if not next(failures, False):

@@ -34,6 +34,7 @@ from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
+from turnlog.infrastructure.sqlite import fence
 
 SID, OTHER, GONE = "s", "of ben", "gone"
 BOUNDARY = 9
@@ -101,6 +102,7 @@ class Place:
         """Several of them."""
         with closing(sqlite3.connect(self.env["SQLITE_DBNAME"])) as connection, connection:
             connection.execute("PRAGMA synchronous = OFF")
+            fence.may_pass(connection)
             return [connection.execute(statement, values).rowcount for statement, values in statements]
 
     def rows(self, session_id: str = SID) -> list[StoredRow]:

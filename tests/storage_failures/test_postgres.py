@@ -120,7 +120,7 @@ def test_a_user_who_may_only_read_is_refused_every_write(reader: Mapping[str, st
 
 
 def test_a_user_without_rights_reads_nothing(reader: Mapping[str, str]) -> None:
-    with service(reader) as sessions, pytest.raises(StorageDeniedError, match="permission denied"):
+    with pytest.raises(StorageDeniedError, match="permission denied"), service(reader) as sessions:
         sessions.view(SID)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.contracts.stores import sqlite_env
 from tests.support.postgres import postgres_env
 from tests.traps.conftest import plain
 
+from turnlog.application import storage
 from turnlog.application.service import SessionService
 
 STARTER = Path(__file__).parent / "starter.py"
@@ -72,6 +75,23 @@ NEW_STORES: Mapping[str, Callable[[Path], Mapping[str, str]]] = {
     "postgres": lambda _: postgres_env(),
     "postgres without rows": lambda _: plain(postgres_env()),
 }
+
+
+@pytest.mark.parametrize("store", ["sqlite", "sqlite without rows"])
+def test_a_new_file_that_another_process_writes_to_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    env = NEW_STORES[store](tmp_path)
+    with closing(sqlite3.connect(env["SQLITE_DBNAME"], isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # SQLite lets nobody wait for that who wants another journal mode
+
+        def end_late(attempt: int) -> None:
+            if attempt == 20:
+                other.execute("COMMIT")
+
+        monkeypatch.setattr(storage, "pause", end_late)
+        with SessionService(env=env) as sessions:
+            assert sessions.create("s").version == 0
 
 
 @pytest.mark.parametrize("round_", range(3))

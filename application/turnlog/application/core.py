@@ -22,7 +22,7 @@ from turnlog.application.mapper_check import check_mapper
 from turnlog.application.passes import PassLog
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder, keeps_recall
 from turnlog.application.sessions import ROWS_RECORDERS, Sessions
-from turnlog.application.storage import unlocked
+from turnlog.application.storage import started
 from turnlog.application.stored_events import metadata_in
 from turnlog.application.streams import Lru, SessionStreams
 from turnlog.application.token_counts import TokenCounts
@@ -108,7 +108,7 @@ class ServiceCore:
         if clock is not None:
             require_callable("`clock`", clock, "a function that returns an aware datetime")
         self._owns_app = app is None
-        self._app: Application[UUID] = app or unlocked(lambda: Sessions(env=dict(env or {})))
+        self._app: Application[UUID] = app or started(lambda: Sessions(env=dict(env or {})))
         _warn_of_memory(self._app)
         check_mapper(self._app.mapper)
         self._namespace = check_id("Namespace", namespace) if namespace else ""

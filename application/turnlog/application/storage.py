@@ -41,6 +41,10 @@ FENCE = "turnlog: rows about sessions are kept in this database, and this writer
 
 _LOCKED_ATTEMPTS = 3
 _CREATING_ATTEMPTS = 12
+_STARTING = 10.0
+"""Seconds in which processes that start at once make a store. SQLite lets those who find a new file wait for
+nothing: it refuses at once."""
+
 _LOCKED = ("locked", "busy", "lock timeout", "deadlock")
 _CREATING = (
     "tuple concurrently updated",
@@ -200,14 +204,21 @@ def _said(error: BaseException | None) -> str:
     return next(iter(str(error).splitlines()), "")
 
 
-def unlocked(action: Callable[[], T]) -> T:
-    """What the action returns, tried again a few times while the database is locked."""
+def started(action: Callable[[], T]) -> T:
+    """What the action returns that opens a store, tried again while others make it."""
+    return unlocked(action, patience=_STARTING)
+
+
+def unlocked(action: Callable[[], T], *, patience: float = 0.0) -> T:
+    """What the action returns, tried again while the database is locked: a few times, and for so long."""
+    until = time.monotonic() + patience
     for attempt in count(1):
         try:
             with storage_errors():
                 return action()
         except StorageLockedError as error:
-            if attempt == (_CREATING_ATTEMPTS if _is_creating(error.__cause__) else _LOCKED_ATTEMPTS):
+            most = _CREATING_ATTEMPTS if _is_creating(error.__cause__) else _LOCKED_ATTEMPTS
+            if attempt >= most and time.monotonic() >= until:
                 raise
             pause(attempt)
     raise AssertionError("unreachable")
@@ -215,4 +226,4 @@ def unlocked(action: Callable[[], T]) -> T:
 
 def pause(attempt: int) -> None:
     """Wait a little, longer with each attempt and never the same for two writers."""
-    time.sleep(random.uniform(0.5, 1.0) * min(0.05, 0.001 * 2**attempt))  # noqa: S311 - no secret
+    time.sleep(random.uniform(0.5, 1.0) * min(0.05, 0.001 * 2 ** min(attempt, 6)))  # noqa: S311 - no secret
