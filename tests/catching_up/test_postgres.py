@@ -17,7 +17,7 @@ from tests.support.postgres import connect, postgres_env
 from turnlog.application.erasing import SessionEraser
 from turnlog.application.service import SessionService
 from turnlog.application.sessions import Sessions
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import EventErased
 from turnlog.domain.ids import aggregate_id
 from turnlog.domain.log import NewEvent
@@ -319,6 +319,6 @@ def test_rows_that_cannot_be_made_are_not_made_in_part(plain: SessionService, en
         env,
         r"UPDATE sessions_events SET state = '\x00' WHERE topic LIKE '%:MessageAppended' RETURNING 1",
     )
-    with pytest.raises(Exception, match="Expecting value"):
+    with pytest.raises(UnreadableEventError, match="version 1 "):
         service_on(env)
     assert rows(env, "SELECT to_regclass('sessions_turnlog_sessions')") == [(None,)]

@@ -18,7 +18,7 @@ from tests.recall.conftest import on_sqlite, without_rows
 
 from turnlog.application.directory import CatchUpDirectory
 from turnlog.application.service import SessionService
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import EventErased
 from turnlog.domain.ids import aggregate_id
 from turnlog.domain.log import NewEvent
@@ -319,7 +319,7 @@ def test_rows_that_cannot_be_made_are_not_made_in_part(
         connection.execute("UPDATE stored_events SET state = x'00' WHERE topic LIKE '%:MessageAppended'")
         connection.commit()
     app = on_app(path)
-    with pytest.raises(Exception, match="Expecting value"):
+    with pytest.raises(UnreadableEventError, match="version 1 "):
         SessionService(app)
     app.close()
     assert rows(path, "SELECT name FROM sqlite_master WHERE name = 'turnlog_event_ids'") == []

@@ -186,7 +186,7 @@ def test_instructions_that_replace_earlier_ones_are_reported(write_file: WriteFi
     first = openai(BRIEF, LUND, answers=SWEDEN)
     second = openai(BRIEF, LUND, SWEDEN, KIND, OSLO, answers=NORWAY)
     report = read_file(write_file({"exchanges": [first, second]})).report
-    assert "noted: 1 later system messages replace earlier instructions" in report.lines()
+    assert "noted: 1 later system message in place of earlier instructions" in report.lines()
 
 
 def test_a_moved_cache_mark_does_not_break_a_conversation(write_file: WriteFile) -> None:

@@ -72,7 +72,7 @@ def test_instructions_that_replace_earlier_ones_are_counted(
     write_file: WriteFile, messages: list[Any], noted: int
 ) -> None:
     report = read_file(write_file(messages)).report
-    assert report.of(Fate.NOTED).get("later system messages replace earlier instructions", 0) == noted
+    assert report.of(Fate.NOTED).get("later system messages in place of earlier instructions", 0) == noted
 
 
 def test_a_request_body_of_anthropic_brings_its_instructions(write_file: WriteFile) -> None:

@@ -60,7 +60,7 @@ def object_of(raw: object) -> dict[str, Any]:
 def note_replaced(messages: Iterable[Message], report: ImportReport) -> None:
     """Count the system messages of a conversation that replace the one before."""
     count = sum(message.role is Role.SYSTEM for message in messages)
-    report.noted("later system messages replace earlier instructions", max(0, count - 1))
+    report.noted("later system messages in place of earlier instructions", max(0, count - 1))
 
 
 def _speaks_openai(exchange: Mapping[str, Any]) -> bool:
