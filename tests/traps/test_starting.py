@@ -7,16 +7,20 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
 from tests.contracts.stores import sqlite_env
-from tests.support.postgres import postgres_env
+from tests.support.postgres import connect, fresh_schema, postgres_env
 from tests.traps.conftest import plain
 
 from turnlog.application import storage
 from turnlog.application.service import SessionService
+from turnlog.infrastructure.postgres.tables import is_missing, one_at_a_time
 
 STARTER = Path(__file__).parent / "starter.py"
 NAMES = tuple("abcdefgh")
@@ -102,3 +106,25 @@ def test_eight_processes_that_start_at_once_on_an_empty_database_all_write(
     env = NEW_STORES[store](tmp_path)
     assert starters.open(env) == ["done"] * 8
     assert appended(env) == list(NAMES)
+
+
+def test_who_waited_for_another_to_make_a_table_sees_it() -> None:
+    """PostgreSQL remembers for a connection that there was none, also within the transaction that waited."""
+    name = f"{fresh_schema()}.made"
+    with connect() as maker, connect() as waiter, ThreadPoolExecutor(1) as thread:
+        cursor = waiter.cursor(row_factory=dict_row)
+
+        def look() -> bool:
+            with waiter.transaction():
+                assert is_missing(cursor, "to_regclass", name)
+                one_at_a_time(cursor, name)
+                return is_missing(cursor, "to_regclass", name)
+
+        with maker.transaction():
+            one_at_a_time(maker.cursor(row_factory=dict_row), name)
+            looked = thread.submit(look)
+            waits = "SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted"
+            while maker.execute(waits, (waiter.info.backend_pid,)).fetchone() is None:
+                assert not looked.done()
+            maker.execute(sql.SQL("CREATE TABLE {} (id int)").format(sql.Identifier(*name.split("."))))
+        assert not looked.result(60)

@@ -418,8 +418,12 @@ def of_recorder(
 
 
 def one_at_a_time(cursor: Cursor[DictRow], name: str) -> None:
-    """Take the lock of this name until the transaction ends."""
+    """Take the lock of this name until the transaction ends, and see what others created until then.
+
+    PostgreSQL remembers for a connection which tables there are, and hears of others' when it opens one.
+    """
     cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,), prepare=False)
+    cursor.execute("SELECT FROM pg_catalog.pg_class LIMIT 0", prepare=False)
 
 
 def is_missing(cursor: Cursor[DictRow], look_up: LiteralString, name: str) -> bool:
