@@ -92,7 +92,7 @@ def test_of_approvals_that_come_at_once_one_makes_the_call_and_the_others_wait(t
         def approve(_: int) -> str:
             start.wait()
             try:
-                return chat.approve(SID, call.event_id, call.call_id, wait=30).text
+                return chat.approve(SID, call.event_id, call.call_id, wait=60).text
             except CallNotAwaitedError:
                 return "was answered"
 

@@ -168,7 +168,7 @@ def test_two_calls_with_one_key_at_once_ask_once(sessions: SessionService) -> No
     chat = SessionChat(sessions, model)
 
     def send(_: int) -> Turn:
-        return chat.send(SID, "hello", idempotency_key="k", wait=30)
+        return chat.send(SID, "hello", idempotency_key="k", wait=60)
 
     with ThreadPoolExecutor(4) as pool:
         turns = list(pool.map(send, range(4)))
@@ -212,7 +212,7 @@ def test_calls_with_one_key_at_once_run_the_tools_that_are_left_once(sessions: S
 
     def send(_: int) -> str:
         start.wait()
-        return chat.send(SID, "go", idempotency_key="k", wait=30).text
+        return chat.send(SID, "go", idempotency_key="k", wait=60).text
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(send, range(4))) == ["done"] * 4

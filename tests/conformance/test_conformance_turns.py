@@ -72,7 +72,7 @@ def test_conformance_scenario_40_two_first_calls_at_once(store: Store) -> None:
     services = [store.service() for _ in range(2)]
 
     def send(number: int) -> None:
-        SessionChat(services[number], ScriptedModel([f"answer {number}"])).send(SID, f"{number}", wait=30)
+        SessionChat(services[number], ScriptedModel([f"answer {number}"])).send(SID, f"{number}", wait=60)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(send, range(2)))

@@ -98,7 +98,7 @@ class ScriptedServer:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(5)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as reader:
@@ -174,4 +174,4 @@ def scripted_server() -> Generator[ScriptedServer]:
         yield server
     finally:
         server.stop()
-        thread.join(60)
+        thread.join(5)
