@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, cast
 
@@ -39,6 +39,8 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
         time: object = event.__dict__["timestamp"]
         if not isinstance(time, datetime) or time.tzinfo is None:
             raise unreadable(event, "its timestamp is no time")
+        if type(event.__dict__.get("event_id", "")) is not str:
+            raise unreadable(event, "its id is no text")
     return event
 
 
@@ -75,8 +77,27 @@ def metadata_in(event: StreamEvent) -> Mapping[str, Any]:
     return cast("dict[str, Any]", found)
 
 
+def require_kinds(event: StreamEvent) -> None:
+    """Raise `UnreadableEventError` for a field that is not of its kind. Unknown ones are a newer version's."""
+    wrong = wrong_field(event)
+    if wrong is not None:
+        raise unreadable(event, wrong)
+
+
+def wrong_field(event: StreamEvent) -> str | None:
+    """What is said of the first field that is missing or not of its kind."""
+    kinds, values = kinds_of(type(event)), vars(event)
+    for name in sorted(_required(type(event)) - values.keys()):
+        return f"its field {name} is missing"
+    for name, value in values.items():
+        if name in kinds and not _is_of(value, kinds[name]):
+            return f"its field {name} is not of its kind"
+    return None
+
+
 def require_readable(event: StreamEvent) -> None:
     """Raise `UnreadableEventError` unless all that is read of an event can be read."""
+    require_kinds(event)
     try:
         event.require_whole()
     except Exception as error:
@@ -85,10 +106,10 @@ def require_readable(event: StreamEvent) -> None:
     if isinstance(event, (SessionOpened, MetadataUpdated)) and not event.is_redacted:
         metadata_in(event)
     try:
+        if isinstance(event, (SessionOpened, ExpiryMoved)) and event.expires_at is not None:
+            datetime.fromisoformat(event.expires_at)
         if isinstance(event, SessionOpened):
             event.state_after(None)
-        elif isinstance(event, ExpiryMoved) and event.expires_at:
-            datetime.fromisoformat(event.expires_at)
     except Exception as error:
         raise unreadable(event, error) from error
 
@@ -109,6 +130,28 @@ def _required(event_class: type[StreamEvent]) -> frozenset[str]:
     """The fields that each stored event of this class has."""
     required = {field.name for field in fields(event_class) if field.default is MISSING}
     return frozenset(required | ({"content"} if event_class is MessageAppended else set()))
+
+
+@cache
+def kinds_of(event_class: type[StreamEvent]) -> Mapping[str, str]:
+    """The kind of each field, as it is declared: `str`, `int`, `list[str]` or `datetime`."""
+    return {
+        field.name: str(field.type).removesuffix(" | None")
+        for field in fields(event_class)
+        if not field.name.startswith("originator_")
+    }
+
+
+def _is_of(value: object, kind: str) -> bool:
+    match kind:
+        case "str":
+            return type(value) is str
+        case "int":
+            return type(value) is int
+        case "list[str]":
+            return type(value) is list and all(type(one) is str for one in cast("list[object]", value))
+        case _:
+            return isinstance(value, datetime) and value.utcoffset() == timedelta(0)
 
 
 def _of_row(row: StoredEvent, said: str) -> UnreadableEventError:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import fields
-from datetime import datetime, timedelta
-from functools import cache
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -14,6 +11,7 @@ from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.shredding import SessionShredder
 from turnlog.application.storage import storage_errors
+from turnlog.application.stored_events import kinds_of, wrong_field
 from turnlog.application.streams import PAGE, id_form
 from turnlog.domain.events import STREAM_EVENTS, StreamEvent
 
@@ -122,41 +120,19 @@ def _plaintext(mapper: Mapper[Any], row: StoredEvent) -> bytes:
 
 def _check_fields(event: StreamEvent) -> None:
     """`BrokenRowError` for a field that the class does not know, is not of its kind, or stands elsewhere."""
-    kinds = _kinds(type(event))
+    kinds = kinds_of(type(event))
     values = {name: value for name, value in vars(event).items() if not name.startswith("originator_")}
-    for name, value in values.items():
-        if name not in kinds:
-            raise BrokenRowError("it has a field that its class does not know")
-        if not _is_of(value, kinds[name]):
-            raise BrokenRowError(f"its field {name} is not of its kind")
+    if not values.keys() <= kinds.keys():
+        raise BrokenRowError("it has a field that its class does not know")
+    wrong = wrong_field(event)
+    if wrong is not None:
+        raise BrokenRowError(wrong)
     if list(values) != stored_order(event):
         raise BrokenRowError("its fields are not in their order")
 
 
 def stored_order(event: StreamEvent) -> list[str]:
     """The names of the fields in the order in which an event is written: who rewrites one must keep it."""
-    kinds, late = _kinds(type(event)), ("state", "anchor")
+    kinds, late = kinds_of(type(event)), ("state", "anchor")
     names = [name for name in kinds if name in vars(event) and name not in late]
     return [*names, *(name for name in late if name in vars(event))]
-
-
-@cache
-def _kinds(event_class: type[StreamEvent]) -> Mapping[str, str]:
-    """The kind of each field, as it is declared: `str`, `int`, `list[str]` or `datetime`."""
-    return {
-        field.name: str(field.type).removesuffix(" | None")
-        for field in fields(event_class)
-        if not field.name.startswith("originator_")
-    }
-
-
-def _is_of(value: object, kind: str) -> bool:
-    match kind:
-        case "str":
-            return type(value) is str
-        case "int":
-            return type(value) is int
-        case "list[str]":
-            return type(value) is list and all(type(one) is str for one in cast("list[object]", value))
-        case _:
-            return isinstance(value, datetime) and value.utcoffset() == timedelta(0)

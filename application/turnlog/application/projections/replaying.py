@@ -15,7 +15,7 @@ from eventsourcing.persistence import Mapper, StoredEvent
 from turnlog.application.projections.batches import OUR_TOPICS, Positioned
 from turnlog.application.projections.links import Links
 from turnlog.application.projections.maintaining import Progress
-from turnlog.application.stored_events import event_of, require_readable
+from turnlog.application.stored_events import event_of, require_kinds, require_readable
 from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import EventIdTaken, StreamEvent
 from turnlog.domain.session import fold
@@ -82,8 +82,8 @@ class StoredLog(ABC, Generic[C]):
             return None
         try:
             event = event_of(self.mapper, stored)
-            if self._lenient and isinstance(event, StreamEvent):
-                require_readable(event)
+            if isinstance(event, StreamEvent):
+                (require_readable if self._lenient else require_kinds)(event)
         except Exception:
             if not self._lenient:
                 raise

@@ -22,6 +22,7 @@ from psycopg.rows import DictRow
 from turnlog.application.recall import OTHER_TOPICS, message_text
 from turnlog.application.storage import storage_errors
 from turnlog.application.stored_events import stream_event_of
+from turnlog.domain.errors import UnreadableEventError
 from turnlog.domain.events import MessageAppended, as_uuid
 from turnlog.domain.query import EventQuery, searchable
 from turnlog.infrastructure.postgres.pool import once_more
@@ -100,10 +101,13 @@ _logger = logging.getLogger("turnlog")
 
 
 class PostgresRecallIndex:
-    """The index over the events of one application."""
+    """The index over the events of one application. With `lenient` it leaves out what cannot be read."""
 
-    def __init__(self, datastore: PostgresDatastore, mapper: Mapper[Any], tables: Tables) -> None:
+    def __init__(
+        self, datastore: PostgresDatastore, mapper: Mapper[Any], tables: Tables, *, lenient: bool = False
+    ) -> None:
         self._datastore = datastore
+        self._lenient = lenient
         self._mapper = mapper
         self._tables = tables
 
@@ -259,8 +263,7 @@ class PostgresRecallIndex:
         values = (str(aggregate_id), MessageAppended.TOPIC, first - 1, last)
         grams: set[str] = set()
         for row in cursor.execute(self._tables.sql(_MESSAGES), values).fetchall():
-            message = self._message(row)
-            text = message_text(message) if message else None
+            text = self._text(row)
             grams.update(_grams_of_text(text) if text else ())
         if grams:
             if len(grams) > MAX_GRAMS:
@@ -269,6 +272,16 @@ class PostgresRecallIndex:
                 self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
                 (position, first, last, _array(sorted({_session_key(position), *grams}))),
             )
+
+    def _text(self, row: DictRow) -> str | None:
+        """The text of a message, None of anything else."""
+        try:
+            message = self._message(row)
+            return message_text(message) if message else None
+        except UnreadableEventError:
+            if not self._lenient:
+                raise
+            return None
 
     def _message(self, row: DictRow) -> MessageAppended | None:
         stored = StoredEvent(

@@ -93,7 +93,7 @@ class SqliteReadModels(ReadModels):
             connection.transaction(commit=False) as cursor,
         ):
             log = SqliteStoredLog(self._recorder, self._log.mapper, lenient=True)
-            index = self._index()
+            index = self._index(lenient=True)
             made = stops(cursor, index, log.newest(cursor))
             builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
             if index is not None and "recall" in made:
@@ -138,10 +138,11 @@ class SqliteReadModels(ReadModels):
             builders.append(RecallBuilder(self._log, index))
         return builders
 
-    def _index(self) -> recall.SqliteRecallIndex | None:
+    def _index(self, *, lenient: bool = False) -> recall.SqliteRecallIndex | None:
         if not recall.is_supported():
             return None
-        return recall.SqliteRecallIndex(self._recorder.datastore, self._log.mapper, self._log.table)
+        datastore, log = self._recorder.datastore, self._log
+        return recall.SqliteRecallIndex(datastore, log.mapper, log.table, lenient=lenient)
 
     @staticmethod
     def _has_rows(cursor: SQLiteCursor) -> bool:

@@ -24,6 +24,7 @@ from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 from turnlog.application.recall import OTHER_TOPICS, message_text
 from turnlog.application.storage import storage_errors
 from turnlog.application.stored_events import stream_event_of
+from turnlog.domain.errors import UnreadableEventError
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.query import EventQuery, searchable
 from turnlog.infrastructure.sqlite.secure import writing
@@ -101,10 +102,13 @@ def is_supported() -> bool:
 
 
 class SqliteRecallIndex:
-    """The index over the events of one recorder."""
+    """The index over the events of one recorder. With `lenient` it leaves out what cannot be read."""
 
-    def __init__(self, datastore: SQLiteDatastore, mapper: Mapper[Any], events_table: str) -> None:
+    def __init__(
+        self, datastore: SQLiteDatastore, mapper: Mapper[Any], events_table: str, *, lenient: bool = False
+    ) -> None:
         self._datastore = datastore
+        self._lenient = lenient
         self._mapper = mapper
         self._events = events_table
 
@@ -338,12 +342,21 @@ class SqliteRecallIndex:
                 continue
             if stored_id not in positions:
                 positions[stored_id] = _position(cursor, UUID(stored_id))
-            position, message = positions[stored_id], self._message(row)
-            text = message_text(message) if message else None
+            position, text = positions[stored_id], self._text(row)
             if position is not None and text:
                 rowid = (position << _VERSION_BITS) + row["originator_version"]
                 documents.append((rowid, _indexed(text)))
         return sorted(documents)
+
+    def _text(self, row: Any) -> str | None:
+        """The text of a message, None of anything else."""
+        try:
+            message = self._message(row)
+            return message_text(message) if message else None
+        except UnreadableEventError:
+            if not self._lenient:
+                raise
+            return None
 
     def _message(self, row: Any) -> MessageAppended | None:
         uuids = self._datastore.originator_id_type == "uuid"
