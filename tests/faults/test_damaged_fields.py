@@ -42,7 +42,7 @@ def fields(sessions: SessionService) -> dict[str, object]:
 
 
 NO_OBJECTS = [b"[1]", b"null", b""]
-DAMAGED = [("event_id", None), ("event_id", [1]), ("role", 10**30), ("content", [])]
+DAMAGED: list[tuple[str, object]] = [("event_id", None), ("event_id", [1]), ("role", 10**30), ("content", [])]
 
 
 def listed(database: Database, sessions: SessionService) -> None:
@@ -52,7 +52,9 @@ def listed(database: Database, sessions: SessionService) -> None:
 
 
 @pytest.mark.parametrize("state", [*NO_OBJECTS, b"{}"])
-def test_an_event_without_fields_is_listed(database: Database, sessions: SessionService, state: bytes) -> None:
+def test_an_event_without_fields_is_listed(
+    database: Database, sessions: SessionService, state: bytes
+) -> None:
     database.put_state(POSITION, state)
     listed(database, sessions)
 

@@ -78,7 +78,7 @@ def metadata_in(event: StreamEvent) -> Mapping[str, Any]:
 
 
 def require_kinds(event: StreamEvent) -> None:
-    """Raise `UnreadableEventError` for a field that is not of its kind. Unknown ones are a newer version's."""
+    """Raise `UnreadableEventError` for a field that is missing or not of its kind."""
     wrong = wrong_field(event)
     if wrong is not None:
         raise unreadable(event, wrong)
@@ -87,7 +87,7 @@ def require_kinds(event: StreamEvent) -> None:
 def wrong_field(event: StreamEvent) -> str | None:
     """What is said of the first field that is missing or not of its kind."""
     kinds, values = kinds_of(type(event)), vars(event)
-    for name in sorted(_required(type(event)) - values.keys()):
+    for name in sorted(_required(type(event)) - values.keys() - {"content"}):
         return f"its field {name} is missing"
     for name, value in values.items():
         if name in kinds and not _is_of(value, kinds[name]):

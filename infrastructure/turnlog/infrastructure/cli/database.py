@@ -184,7 +184,7 @@ def _env(path: Path, mode: str, tables: frozenset[str], *, create: bool = False)
         "SQLITE_DBNAME": _uri(path, mode),
         "CREATE_TABLE": "no" if mode == "mode=ro" else "yes",
     }
-    if "turnlog_event_ids" not in tables:
+    if "turnlog_event_ids" not in tables and "turnlog_fence_of_stored_events" not in tables:
         if "stored_events" in tables:  # a host's application with a recorder that keeps no rows of ours
             env["APPLICATION_RECORDER_TOPIC"] = _PLAIN_RECORDER
         elif tables or not create:
@@ -203,7 +203,9 @@ def _env(path: Path, mode: str, tables: frozenset[str], *, create: bool = False)
 def _tables(path: Path) -> frozenset[str]:
     try:
         with closing(sqlite3.connect(_uri(path, "mode=ro"), uri=True)) as connection:
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            rows = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'trigger')"
+            ).fetchall()
     except sqlite3.Error as error:
         raise _refused(path, error) from error
     return frozenset(name for (name,) in rows)

@@ -246,10 +246,36 @@ def lacks_rows(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -
         return True
     if tables.is_missing(cursor, "to_regclass", names.regclass("events")):
         return False
-    if not tables.is_missing(cursor, "to_regclass", names.regclass("sessions")):
+    if not any(
+        tables.is_missing(cursor, "to_regclass", names.regclass(name)) for name in ("ids", "sessions")
+    ):
         return False
     stored = names.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1")
     return cursor.execute(stored, (recall.OUR_TOPICS,)).fetchone() is not None
+
+
+def lacks_only_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -> bool:
+    """Whether all rows were kept, and the table of event ids is gone."""
+    names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
+    return tables.is_missing(cursor, "to_regclass", plain.regclass("tracking")) and not tables.is_missing(
+        cursor, "to_regclass", names.regclass("sessions")
+    )
+
+
+def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, mapper: Mapper[Any]) -> None:
+    """Make the entries of all event ids anew, in the caller's transaction."""
+    names, last = tables.of_recorder(recorder), 0
+    cursor.execute(names.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
+    while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
+        last = page[-1]["notification_id"]
+        changes = changes_of(
+            event for event in session_events(mapper, page) if not isinstance(event, EventErased)
+        )
+        if changes:
+            cursor.execute(names.sql("SELECT {write_rows}(NULL, %s::json)"), (changes.as_json()[1],))
+    cursor.execute(
+        names.sql("DELETE FROM {ids} USING {ended} WHERE {ids}.aggregate_id = {ended}.aggregate_id")
+    )
 
 
 def make_all(
@@ -269,6 +295,7 @@ def make_all(
         for insert, select in _COPIED:
             cursor.execute(names.sql(insert) + plain.sql(select), prepare=False)
         plain.drop(cursor)
+    cursor.execute(names.sql("DELETE FROM {ids}"))  # where the directory alone was gone
     index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]

@@ -35,7 +35,7 @@ from turnlog.infrastructure.postgres.building import (
 )
 from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows
 from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
-from turnlog.infrastructure.postgres.recorder import has_session_rows
+from turnlog.infrastructure.postgres.recorder import SessionRows, has_session_rows
 from turnlog.infrastructure.postgres.tracking import limit_waiting
 from turnlog.infrastructure.postgres.view import PostgresViewStore
 
@@ -82,6 +82,8 @@ class PostgresReadModels(ReadModels):
         """Make the models anew in temporary tables, then exchange what differs in one transaction."""
         with storage_errors():
             self._require(models)
+            if isinstance(self._recorder, SessionRows):
+                self._recorder.complete(self._log.mapper)
             rows = self._caught_up_rows()
             with self._connection() as connection:
                 with _transaction(connection) as cursor:

@@ -130,14 +130,18 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
         Raises `ReadModelOutdatedError` where the rows were made by another rule.
         """
-        if self._lacks_rows:
-            unlocked(lambda: self._make_rows(mapper))
+        self.complete(mapper)
         with storage_errors(), self.datastore.get_connection() as connection:
             rule = (directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
             rules.require(connection.cursor(), self._tables, *rule)
         self._mapper = mapper
         if not self.keeps_recall:
             recall.PostgresRecallIndex(self.datastore, mapper, self._tables).empty()
+
+    def complete(self, mapper: Mapper[Any]) -> None:
+        """Make the rows that the store lacks, those of all sessions or of the ledger alone."""
+        if self._lacks_rows:
+            unlocked(lambda: self._make_rows(mapper))
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
@@ -212,8 +216,12 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         with self.datastore.transaction(commit=True) as cursor:
             self._tables.one_at_a_time(cursor)
             if catching_up.lacks_rows(cursor, self):
+                lacks_only_ledger = catching_up.lacks_only_ledger(cursor, self)
                 self._create_table(cursor)
-                made = catching_up.make_all(cursor, self, mapper)
+                if lacks_only_ledger:
+                    catching_up.make_ledger(cursor, self, mapper)
+                else:
+                    made = catching_up.make_all(cursor, self, mapper)
                 self._tables.raise_fence(cursor)  # last: it takes a lock on the events
         super().create_table()
         self._lacks_rows = False

@@ -72,6 +72,8 @@ class LockedTracking(PromptWait, PostgresTrackingRecorder):
             statement: LiteralString = "INSERT INTO {tracking} VALUES (%s, 0) ON CONFLICT DO NOTHING"
             cursor.execute(self._tracking.sql(statement), (self.tracked_as,))
             found = self._locked(cursor)
+        if not self.datastore.single_row_tracking:
+            found = self._locked(cursor)  # rows that were added while it waited are only seen now
         return max(found)
 
     def move_position(self, cursor: Cursor[DictRow], position: int) -> None:

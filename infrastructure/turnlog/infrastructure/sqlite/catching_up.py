@@ -114,6 +114,29 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         pending = eraser.overwrite_content(cursor, self._events, self._mapper, redaction)
         eraser.remember_redaction(cursor, redaction, eraser.ANEW if anew else pending)
 
+    def lacks_only_ledger(self, cursor: SQLiteCursor) -> bool:
+        """Whether all rows were kept, and the table of event ids is gone: nobody caught up with them."""
+        names = tables(cursor)
+        if "turnlog_sessions" not in names:
+            return False
+        if "tracking" in names and self._max_tracking_id(TRACKED_AS, cursor):
+            return False
+        cursor.execute("SELECT 1 FROM turnlog_sessions LIMIT 1")
+        return cursor.fetchone() is not None
+
+    def make_ledger(self, cursor: SQLiteCursor) -> None:
+        """Make the entries of all event ids anew, in the caller's transaction."""
+        last = 0
+        while page := self._page(cursor, last):
+            last = page[-1]["rowid"]
+            self._note_ids(cursor, page)
+
+    def _note_ids(self, cursor: SQLiteCursor, page: Sequence[Any]) -> None:
+        for aggregate_id, events in by_stream(map(self._event, page)).items():
+            ledger.insert(cursor, aggregate_id, events)
+            if isinstance(events[-1], SessionDeleted):
+                ledger.remove(cursor, aggregate_id)
+
     def make_all(self, cursor: SQLiteCursor) -> None:
         """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
 
@@ -125,10 +148,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         last = 0
         while page := self._page(cursor, last):
             last = page[-1]["rowid"]
-            for aggregate_id, events in by_stream(map(self._event, page)).items():
-                ledger.insert(cursor, aggregate_id, events)
-                if isinstance(events[-1], SessionDeleted):
-                    ledger.remove(cursor, aggregate_id)
+            self._note_ids(cursor, page)
             missing = (row for row in page if row["rowid"] > tracked)
             for aggregate_id, events in by_stream(map(self._event, missing)).items():
                 apply(cursor, aggregate_id, events)

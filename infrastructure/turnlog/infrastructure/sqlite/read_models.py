@@ -37,6 +37,7 @@ from turnlog.infrastructure.sqlite.building import (
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
 from turnlog.infrastructure.sqlite.catching_up import CaughtUpRows
 from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, stops
+from turnlog.infrastructure.sqlite.recorder import SessionRows
 from turnlog.infrastructure.sqlite.secure import secure, take_the_lock
 from turnlog.infrastructure.sqlite.view import SqliteViewStore
 
@@ -69,6 +70,8 @@ class SqliteReadModels(ReadModels):
         self, models: Collection[str] = MODELS, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
         """Make the models anew in temporary tables, then exchange them in one transaction."""
+        if isinstance(self._recorder, SessionRows):
+            self._recorder.complete(self._log.mapper)
         with storage_errors(), self._connection() as connection:
             builders = self._builders(connection, models)
             replay = Replay(

@@ -50,13 +50,17 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
 
         Raises `ReadModelOutdatedError` where the rows were made by another rule.
         """
-        if self._lacks_rows:
-            unlocked(lambda: self._make_rows(mapper))
+        self.complete(mapper)
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             rules.require(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._mapper = mapper
         if not self.keeps_recall and (index := self._index) and index.holds_something():
             unlocked(index.empty)
+
+    def complete(self, mapper: Mapper[Any]) -> None:
+        """Make the rows that the store lacks, those of all sessions or of the ledger alone."""
+        if self._lacks_rows:
+            unlocked(lambda: self._make_rows(mapper))
 
     def version_of(self, aggregate_id: UUID, event_id: str) -> int | None:
         """The version of the event with this id, None when the stream holds none."""
@@ -143,8 +147,13 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         """Make the rows about what is stored, all or none; another process may be first."""
         with writing(self.datastore) as cursor:
             if not _has_rows(tables(cursor)):
+                rows = CaughtUpRows(self, mapper)
+                lacks_only_ledger = rows.lacks_only_ledger(cursor)
                 self._create_table(cursor)
-                CaughtUpRows(self, mapper).make_all(cursor)
+                if lacks_only_ledger:
+                    rows.make_ledger(cursor)
+                else:
+                    rows.make_all(cursor)
                 rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._lacks_rows = False
 
