@@ -176,3 +176,13 @@ def test_a_server_that_cannot_be_reached_is_an_error_with_what_the_driver_said(
 def test_what_a_driver_says_on_several_lines_is_said_on_one() -> None:
     error = psycopg.OperationalError("connection failed: FATAL:  no such user.\n\tIs it spelled right?\n")
     assert one_line(error) == "connection failed: FATAL:  no such user. Is it spelled right?"
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_transactions_see_what_was_committed_while_they_waited_whatever_the_role_has(
+    env: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.setenv("PGOPTIONS", f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}")
+    with service_on(env) as sessions, datastore_of(sessions).get_connection() as connection:
+        (shown,) = connection.execute("SHOW transaction_isolation").fetchall()
+        assert dict(shown) == {"transaction_isolation": "read committed"}

@@ -109,12 +109,23 @@ class ServiceCore:
             require_callable("`clock`", clock, "a function that returns an aware datetime")
         self._owns_app = app is None
         self._app: Application[UUID] = app or started(lambda: Sessions(env=dict(env or {})))
-        _warn_of_memory(self._app)
-        check_mapper(self._app.mapper)
-        self._namespace = check_id("Namespace", namespace) if namespace else ""
         self._clock = clock or _utc_now
         self._estimator = token_estimator
         self._counts: TokenCounts | None = None
+        self._keeps_passes = keep_passes
+        self._principal: str | None = None
+        self._totals: Lru[tuple[UUID, int | None], tuple[int, int, int, int]] = Lru(256)
+        try:
+            _warn_of_memory(self._app)
+            check_mapper(self._app.mapper)
+            self._namespace = check_id("Namespace", namespace) if namespace else ""
+            self._stand_on_store()
+        except BaseException:
+            if self._owns_app:
+                self._app.close()
+            raise
+
+    def _stand_on_store(self) -> None:
         self._streams = SessionStreams(self._app)
         recorder = self._app.recorder
         if isinstance(recorder, SessionRowsRecorder):
@@ -132,9 +143,6 @@ class ServiceCore:
             self._eraser = aids.eraser
             self._caught_up_index = aids.recall
         self._passes = PassLog(self._app, self._streams)
-        self._keeps_passes = keep_passes
-        self._principal: str | None = None
-        self._totals: Lru[tuple[UUID, int | None], tuple[int, int, int, int]] = Lru(256)
 
     # --- the service itself
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -27,6 +28,14 @@ class Sessions(Application[UUID]):
 
     name = "Sessions"
     env: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, env: EnvType | None = None) -> None:
+        try:
+            super().__init__(env)
+        except BaseException:  # else its connections stay open until it is collected, in whichever thread
+            with suppress(AttributeError):  # that far it did not come
+                self.close()
+            raise
 
     def construct_env(self, name: str, env: EnvType | None = None) -> Environment:
         """The environment, with the recorder that keeps rows where there is one for the module."""

@@ -113,13 +113,23 @@ def bound(datastore: PostgresDatastore) -> None:
         min_size=pool.min_size,
         max_size=pool.max_size,
         open=False,
-        configure=datastore.after_connect_func(),
+        configure=_configured(datastore.after_connect_func()),
         check=ConnectionPool.check_connection if datastore.pre_ping else None,
         timeout=pool.timeout,
         max_waiting=pool.max_waiting,
         max_lifetime=pool.max_lifetime,
         reconnect_timeout=pool.timeout,  # else the next try may be far off when the server is back
     )
+
+
+def _configured(configure: Callable[[Connection[Any]], None]) -> Callable[[Connection[Any]], None]:
+    """Transactions see what was committed while they waited for a lock, whatever is set for the role."""
+
+    def configured(connection: Connection[Any]) -> None:
+        configure(connection)
+        connection.execute("SET default_transaction_isolation = 'read committed'")
+
+    return configured
 
 
 def once_more(datastore: PostgresDatastore, action: Callable[[], T], *, writes: bool) -> T:
