@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from turnlog.domain.errors import InvalidSettingError
-
 DEFAULT_DATABASE: Final = "turnlog.db"
 
 
@@ -52,6 +50,8 @@ def place_of(name: str) -> Place:
     if name.startswith(("postgresql://", "postgres://")):
         return PostgresUrl(name)
     if (scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", name)) is not None:
+        from turnlog.domain.errors import InvalidSettingError  # late: it loads the framework
+
         raise InvalidSettingError(
             f"A database is a file, or postgresql://USER@HOST:PORT/DATABASE; {scheme[1]}:// is neither."
         )
