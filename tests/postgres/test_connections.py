@@ -144,6 +144,28 @@ def test_who_comes_while_the_pool_gives_up_to_connect_gets_the_next_connection(
         assert next(failures, None) is None
 
 
+def test_a_worker_of_the_pool_that_finds_it_unused_can_close_it(env: Mapping[str, str]) -> None:
+    """As the garbage collector does, in whichever thread it runs."""
+    with service_on(env) as sessions:
+        pool: Any = datastore_of(sessions).pool
+        pool.open()
+        said: list[BaseException] = []
+        done = Event()
+
+        class Close:
+            def run(self) -> None:
+                try:
+                    pool.close()
+                except BaseException as error:
+                    said.append(error)
+                done.set()
+
+        pool.run_task(Close())
+        assert done.wait(60)
+        assert said == []
+        assert poll(lambda: pool.closed, timeout=60)
+
+
 def test_a_closed_service_says_so(env: Mapping[str, str]) -> None:
     sessions = service_on(env)
     sessions.close()

@@ -214,6 +214,35 @@ def test_a_lost_notification_does_not_block_for_ever(monkeypatch: pytest.MonkeyP
         runner.wait(newest(sessions), timeout=60)
 
 
+def test_a_store_that_is_asked_for_its_position_is_not_closed_meanwhile(
+    sessions: SessionService, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, was_closed = threading.Event(), list[bool]()
+    stoppers: list[threading.Thread] = []
+
+    def close(view: Any) -> None:
+        closed.set()
+        view.datastore.close()
+
+    class Asked(database.view_class):  # type: ignore[misc,name-defined] # whichever it is
+        def max_tracking_id(self, application_name: str) -> int | None:
+            if threading.current_thread() is threading.main_thread() and stoppers and not was_closed:
+                stoppers[0].start()
+                was_closed.append(closed.wait(0.2))
+            position: int | None = super().max_tracking_id(application_name)
+            return position
+
+    monkeypatch.setattr("turnlog.application.projections.running._close", close)
+    sessions.create("a")
+    with running(database, Asked) as runner:
+        runner.wait(newest(sessions), timeout=60)
+        stoppers.append(threading.Thread(target=runner.stop))
+        runner.wait(newest(sessions), timeout=60)
+        stoppers[0].join()
+    assert was_closed == [False]
+    assert closed.is_set()
+
+
 def test_nothing_is_left_running(sessions: SessionService, database: Database) -> None:
     sessions.create("a")
     before = set(threading.enumerate())

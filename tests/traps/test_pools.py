@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import ConnectionUnavailableError
+from eventsourcing.persistence import ConnectionPoolClosedError, ConnectionUnavailableError
 from eventsourcing.sqlite import SQLiteDatastore
 
 from turnlog.application.service import SessionService
@@ -16,6 +18,7 @@ from turnlog.application.sessions import Sessions
 from turnlog.domain.errors import StorageUnavailableError
 from turnlog.domain.messages import Message
 from turnlog.infrastructure.sqlite import SqliteSessionRecorder
+from turnlog.infrastructure.sqlite.secure import secure
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -85,3 +88,18 @@ def test_writing_works_when_a_connection_could_not_be_made(
 
 def _no_more_files() -> object:
     raise OSError("too many open files")
+
+
+def test_who_writes_while_the_service_is_closed_finishes(tmp_path: Path) -> None:
+    datastore = SQLiteDatastore(str(tmp_path / "sessions.db"))
+    secure(datastore)
+    with datastore.transaction(commit=True) as cursor:
+        cursor.execute("CREATE TABLE notes (note TEXT)")
+        closer = Thread(target=datastore.close)
+        closer.start()
+        closer.join()
+        cursor.execute("INSERT INTO notes VALUES ('written')")
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        assert connection.execute("SELECT note FROM notes").fetchall() == [("written",)]
+    with pytest.raises(ConnectionPoolClosedError), datastore.transaction(commit=True):
+        pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
@@ -141,6 +141,7 @@ class SupervisedRunner(Generic[TStore]):
         self._is_stopping = Event()
         self._has_ended = Event()
         self._runner: SessionProjectionRunner[TStore] | None = None
+        self._view_in_use = Lock()  # who asks for its position does so on a connection that stays open
         self._reached: int | None = None
         self._error: BaseException | None = None
         self.restarts = 0
@@ -229,17 +230,19 @@ class SupervisedRunner(Generic[TStore]):
                     runner.is_interrupted.wait(0.05)
         finally:
             self._reached = self._position()
-            self._runner = None
-            _close(runner.view)
+            with self._view_in_use:
+                self._runner = None
+                _close(runner.view)
 
     def _position(self) -> int | None:
-        runner = self._runner
-        if runner is None:
-            return self._reached
-        try:
-            return runner.view.max_tracking_id(runner.app_name)
-        except (PersistenceError, StorageError):
-            return self._reached
+        with self._view_in_use:
+            runner = self._runner
+            if runner is None:
+                return self._reached
+            try:
+                return runner.view.max_tracking_id(runner.app_name)
+            except (PersistenceError, StorageError):
+                return self._reached
 
 
 def _close(view: TrackingRecorder) -> None:

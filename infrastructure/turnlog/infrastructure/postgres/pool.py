@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Thread, current_thread
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -65,6 +66,13 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
         with self._lock:
             if self._waiting:
                 self._maybe_grow_pool()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Close it. A worker of its own, which may find it unused, would wait for itself: another does it."""
+        if current_thread() in self._workers:
+            Thread(target=super().close, args=(timeout,), daemon=True).start()
+        else:
+            super().close(timeout)
 
     @contextmanager
     def _refusals(self) -> Generator[None]:

@@ -57,6 +57,23 @@ class SecureConnectionPool(SQLiteConnectionPool):
         except BaseException as error:
             raise _NoConnection(error) from error
 
+    def put_connection(self, conn: SQLiteConnection) -> None:
+        """Take it back; behind the end of the pool close it."""
+        with self._put_condition:
+            if not self._closed:
+                super().put_connection(conn)
+                return
+            is_writer, conn.is_writer = conn.is_writer, None
+            conn.close()
+            conn.in_use.release()
+        self._take_back(is_writer)
+
+    def close(self) -> None:
+        """Close it. Who has a connection may finish: to close it under another thread would crash SQLite."""
+        with self._put_condition:
+            self._in_use.clear()
+            super().close()
+
     def _take_back(self, is_writer: bool | None) -> None:
         """Do what the return of a connection does for those who wait."""
         if is_writer is True:
