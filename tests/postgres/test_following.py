@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.postgres.conftest import service_on
-from tests.support.postgres import connect
+from tests.support.postgres import connect, listeners
 
+from turnlog.application.projections.waiting import poll
 from turnlog.application.service import SessionService
 from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.messages import Message
@@ -68,7 +69,9 @@ def test_a_subscription_gets_what_another_service_appends(
     env: Mapping[str, str], sessions: SessionService
 ) -> None:
     sessions.create("s")
+    before = listeners()
     with sessions.app.recorder.subscribe(gt=1) as subscription, service_on(env) as other:
+        assert poll(lambda: bool(listeners() - before), timeout=60)
         other.append_message("s", Message.user("hi"))
         assert next(iter(subscription)).originator_version == 1
 

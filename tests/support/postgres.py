@@ -59,6 +59,15 @@ def connect() -> psycopg.Connection[Any]:
     return psycopg.connect(server(), autocommit=True)
 
 
+def listeners() -> set[int]:
+    """The connections that are told of notifications by now; what was notified before they are not told."""
+    with connect() as connection:
+        found = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
+        )
+        return {pid for (pid,) in found.fetchall()}
+
+
 def fresh_schema() -> str:
     """A schema that holds nothing yet; it is dropped at the end of the run."""
     name = f"t{secrets.token_hex(6)}"
