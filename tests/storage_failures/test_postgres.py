@@ -119,6 +119,15 @@ def test_a_user_who_may_only_read_is_refused_every_write(reader: Mapping[str, st
         assert [row.session_id for row in sessions.list_sessions()] == [SID]
 
 
+@pytest.mark.parametrize("postgres", ["plain-recorder"], indirect=True)
+def test_a_refusal_that_comes_before_all_was_sent_is_told_too(reader: Mapping[str, str]) -> None:
+    execute(reader, "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    late = {**reader, "APPLICATION_RECORDER_TOPIC": "tests.traps.recorders:PostgresLate"}
+    refused = pytest.raises(StorageDeniedError, match=r"permission denied[^\n]*Nothing was written")
+    with service(late) as sessions, refused:
+        WRITES["append"](sessions)
+
+
 def test_a_user_without_rights_reads_nothing(reader: Mapping[str, str]) -> None:
     with pytest.raises(StorageDeniedError, match="permission denied"), service(reader) as sessions:
         sessions.view(SID)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,14 @@ class Silent(PostgresApplicationRecorder):
 
     def _notify_channel(self, curs: Any) -> None:
         pass
+
+
+class PostgresLate(PostgresApplicationRecorder):
+    """Sends what follows on the lock when the server has answered to that."""
+
+    def _notify_channel(self, curs: Any) -> None:
+        select.select([curs.connection.fileno()], [], [], 60)
+        super()._notify_channel(curs)
 
 
 class PostgresSilent(postgres.SessionRows, Silent):

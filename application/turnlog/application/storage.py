@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from traceback import walk_tb
 from typing import TypeVar
 
 from eventsourcing.persistence import (
     ConnectionPoolClosedError,
     ConnectionUnavailableError,
+    DataError,
     IntegrityError,
     InterfaceError,
+    InternalError,
     MapperDeserialisationError,
     OperationalError,
     PersistenceError,
@@ -57,6 +60,12 @@ _CREATING = (
 _DUPLICATE_TABLE = "42P07"
 """The same, although it was asked for IF NOT EXISTS."""
 
+_KINDS: Mapping[str, type[PersistenceError]] = {
+    kind.__name__: kind
+    for kind in (DataError, IntegrityError, InterfaceError, InternalError, OperationalError, ProgrammingError)
+}
+"""By the name that a driver's error has, the framework's."""
+
 _FULL = frozenset(("53100", "SQLITE_FULL", "SQLITE_IOERR_WRITE"))
 _READ_ONLY = frozenset(("25006",))
 _DENIED = frozenset(("42501", "SQLITE_PERM", "SQLITE_AUTH"))
@@ -75,7 +84,8 @@ def storage_errors() -> Generator[None]:
     What a mapper cannot read is an `UnreadableEventError`.
     """
     try:
-        yield
+        with _reasons():
+            yield
     except (IntegrityError, ProgrammingError) as error:
         if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED or FENCE in str(error):
             raise storage_error(error) from error
@@ -84,6 +94,36 @@ def storage_errors() -> Generator[None]:
         raise storage_error(error) from error
     except (TopicError, MapperDeserialisationError) as error:
         raise UnreadableEventError(str(error).splitlines()[0]) from error
+
+
+@contextmanager
+def _reasons() -> Generator[None]:
+    """Raise why PostgreSQL passed over commands in place of that it did.
+
+    When a command fails before the framework has sent those behind it, it raises what became of the latter
+    ("pipeline aborted"); the reason is what it wanted to raise.
+    """
+    try:
+        yield
+    except OperationalError as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+        raise reason from reason.__cause__
+
+
+def _reason(error: OperationalError) -> PersistenceError | None:
+    if type(error.__cause__).__name__ != "PipelineAborted":
+        return None
+    for frame, _ in walk_tb(error.__traceback__):
+        wanted = frame.f_locals.get("exc") if frame.f_code.co_name == "insert_events" else None
+        kinds = (cls.__name__ for cls in type(wanted).__mro__)
+        kind = next((_KINDS[name] for name in kinds if name in _KINDS), None)
+        if isinstance(wanted, Exception) and kind is not None:
+            reason = kind(str(wanted))
+            reason.__cause__ = wanted
+            return reason
+    return None
 
 
 @contextmanager
