@@ -24,6 +24,21 @@ READERS = 1
 _fork = multiprocessing.get_context("fork")
 
 
+class Flag:
+    """Set once for all processes. One that is killed holds no lock of it, as it would that of an `Event`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "over"
+
+    def set(self) -> None:
+        """Let all know."""
+        self._file.touch()
+
+    def is_set(self) -> bool:
+        """Whether it was."""
+        return self._file.exists()
+
+
 def live(env: Mapping[str, str], folder: Path, name: str, start: Any, steps: int) -> None:
     """Make so many calls."""
     with service(env) as sessions:
@@ -77,7 +92,7 @@ def together(env: Mapping[str, str], folder: Path, count: int, steps: int) -> di
 
 def killed(env: Mapping[str, str], folder: Path, count: int, size: int) -> dict[str, Any]:
     """Kill one after the other at moments that nobody chose, each followed by another that goes on."""
-    over, ready, reports = _fork.Event(), _fork.Barrier(1), _fork.Queue()
+    over, ready, reports = Flag(folder), _fork.Barrier(1), _fork.Queue()
     reader = _fork.Process(target=look, args=(env, over, ready, reports))
     reader.start()
     names = (f"k{number}" for number in range(count + size))

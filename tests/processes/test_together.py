@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from tests.support.log_checker import (
     read_journal,
     unanswered_calls,
 )
+from tests.support.postgres import server
 from tests.support.stored_rows import Database, read_database
 
 from turnlog.application.audit import SessionAudit
@@ -30,10 +32,14 @@ _ROOT = Path(__file__).parents[2]
 
 def run(env: Mapping[str, str], folder: Path, how: str, count: int, size: int) -> dict[str, Any]:
     """Let the processes do it."""
+    place = (
+        {"TURNLOG_TEST_POSTGRES": server()} if "POSTGRES_SCHEMA" in env else {}
+    )  # who reads past turnlog asks
     command = [sys.executable, "-m", "tests.processes", json.dumps(dict(env)), str(folder), how]
     done = subprocess.run(
         [*command, str(count), str(size)],
         cwd=_ROOT,
+        env={**os.environ, **place},
         capture_output=True,
         text=True,
         timeout=3000 if IS_SOAK else 300,
