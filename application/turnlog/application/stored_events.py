@@ -59,6 +59,10 @@ def entry_in(event: StreamEvent, session_id: str) -> SessionEvent | None:
     """
     try:
         return entry_of(event, session_id)
+    except (TurnlogError, ValueError, TypeError, KeyError) as error:
+        said = str(error).partition("\n")[0]
+        why = f"the content of version {event.originator_version}: {said}"
+        raise unreadable(event, why, session_id or None) from error
     except Exception as error:
         raise unreadable(event, error, session_id or None) from error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
-from turnlog.domain.errors import TurnlogError, UnreadableEventError
 from turnlog.domain.events import (
     CallAbandoned,
     Compacted,
@@ -23,20 +22,7 @@ from turnlog.domain.redaction import placeholder
 
 
 def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
-    """The entry that a reader sees, None for events about the session itself.
-
-    Raises `UnreadableEventError`.
-    """
-    try:
-        return _entry_of(event, session_id)
-    except UnreadableEventError:
-        raise
-    except (TurnlogError, ValueError, TypeError, KeyError) as error:
-        said = str(error).splitlines()[0]
-        raise UnreadableEventError(f"the content of version {event.originator_version}: {said}") from error
-
-
-def _entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
+    """The entry that a reader sees, None for events about the session itself."""
     if isinstance(event, MessageAppended):
         mark = mark_of(event)
         content = cast("dict[str, Any]", from_json_text(event.content or "{}"))

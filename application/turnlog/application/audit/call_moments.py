@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from turnlog.application.audit.core import AuditCore, Moment
+from turnlog.application.stored_events import entry_in
 from turnlog.application.writing import SessionKey
-from turnlog.domain.entries import entry_of
 from turnlog.domain.events import EventAppended
 from turnlog.domain.log import EventType, SessionEvent
 from turnlog.domain.messages import Role
@@ -51,7 +51,7 @@ class CallMoments(AuditCore):
             if not isinstance(event, EventAppended) or event.type != EventType.PROMPT_RENDERED:
                 continue
             if message is None or message.branch == event.branch:
-                entry = entry_of(event, key.session_id)
+                entry = entry_in(event, key.session_id)
                 payload = (entry.payload if entry else None) or {}
                 return str(payload.get("call", event.event_id)), payload.get("attempt")
         return None
