@@ -9,7 +9,13 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from turnlog.domain.errors import NotJsonError
-from turnlog.domain.json_text import JsonValue, checked_json_text, from_json_text, to_json_text
+from turnlog.domain.json_text import (
+    JsonValue,
+    checked_json_text,
+    from_json_text,
+    plain_json_text,
+    to_json_text,
+)
 
 _values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -20,6 +26,21 @@ _values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+
+
+_plain: st.SearchStrategy[Any] = st.recursive(
+    st.booleans() | st.text(st.characters(exclude_categories=())),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(exclude_categories=())), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@for_all(_plain)
+def test_texts_have_the_same_form_on_the_short_way(value: JsonValue) -> None:
+    assert plain_json_text(value) == to_json_text(value)
 
 
 @for_all(_values)

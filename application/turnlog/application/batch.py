@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from os import urandom
 
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import InvalidEventError, VersionConflictError
@@ -60,7 +60,7 @@ class Batch:
                 continue
             if event.id is not None:
                 seen.add(event.id)
-            event_id = event.id or own_event_id(session.version + 1, secrets.token_hex(10))
+            event_id = event.id or own_event_id(session.version + 1, urandom(10).hex())
             self.recorded[place] = session.append(
                 event, event_id=event_id, now=now, context=self._context_of(event)
             )

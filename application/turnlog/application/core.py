@@ -295,7 +295,7 @@ class ServiceCore:
             if now.metadata_version != state.metadata_version and self._owner(key, now) != self._principal:
                 raise SessionNotFoundError(session_id)
 
-        return replace(key, check=still_owned)
+        return key._replace(check=still_owned)
 
     @property
     def _scope(self) -> Mapping[str, Any]:

@@ -50,13 +50,17 @@ class Sessions(Application[UUID]):
         return Environment(name, values)
 
     def save(self, *objs: Any, **kwargs: Any) -> list[Recording[UUID]]:
-        """As the framework does, which first asks of each object what it is: a tenth of an append."""
+        """As the framework does, which first asks of each object what it is: a tenth of an append.
+
+        A recorder that keeps rows about sessions gets the events too, and need not read them from their
+        stored form.
+        """
         if len(objs) != 1 or type(objs[0]) is not Session:
             return super().save(*objs, **kwargs)
         saved: ProcessingEvent[UUID] = ProcessingEvent()
         saved.events.extend(objs[0].collect_events())
         saved.aggregates[objs[0].id] = objs[0]
-        saved.saved_kwargs.update(kwargs)
+        saved.saved_kwargs.update(kwargs, recorded=saved.events)
         recordings = self._record(saved)
         self._take_snapshots(saved)
         self._notify(recordings)

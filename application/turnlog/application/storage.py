@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from itertools import count
 from traceback import walk_tb
+from types import TracebackType
 from typing import TypeVar
 
 from eventsourcing.persistence import (
@@ -77,39 +78,68 @@ _READ_MODEL = "turnlog_"
 """With what the names of tables begin that are derived from the log."""
 
 
-@contextmanager
-def storage_errors() -> Generator[None]:
+class _StorageErrors(AbstractContextManager[None]):
+    """A class, since a generator would cost every read and write a microsecond."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            _raise_translated(error)
+
+
+class _WritingErrors(AbstractContextManager[None]):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        said = error
+        try:
+            _raise_translated(error)
+        except StorageError as translated:
+            said = translated
+        if not isinstance(said, StorageError) or isinstance(said, WriteUncertainError):
+            return
+        if _broke_off(said.__cause__):
+            raise WriteUncertainError(_said(said.__cause__)) from said
+        if said is not error:
+            raise said from said.__cause__
+
+
+_STORAGE_ERRORS = _StorageErrors()
+_WRITING_ERRORS = _WritingErrors()
+
+
+def storage_errors() -> AbstractContextManager[None]:
     """Raise what a database says as a `StorageError`; what the writer understands stays what it is.
 
     What a mapper cannot read is an `UnreadableEventError`.
     """
-    try:
-        with _reasons():
-            yield
-    except (IntegrityError, ProgrammingError) as error:
-        if _is_about_tables(error) or is_locked(error) or _state_of(error) in _DENIED or FENCE in str(error):
-            raise storage_error(error) from error
-        raise
-    except (PersistenceError, ConnectionPoolClosedError, sqlite3.Error) as error:
-        raise storage_error(error) from error
-    except (TopicError, MapperDeserialisationError) as error:
-        raise UnreadableEventError(str(error).splitlines()[0]) from error
+    return _STORAGE_ERRORS
 
 
-@contextmanager
-def _reasons() -> Generator[None]:
-    """Raise why PostgreSQL passed over commands in place of that it did.
+def writing_errors() -> AbstractContextManager[None]:
+    """The same around a save: where it broke off such that nobody knows, `WriteUncertainError`."""
+    return _WRITING_ERRORS
 
-    When a command fails before the framework has sent those behind it, it raises what became of the latter
-    ("pipeline aborted"); the reason is what it wanted to raise.
+
+def _raise_translated(error: BaseException) -> None:
+    """Raise what this error of the framework or a driver is to a caller; return where it is left as it is.
+
+    When a command of PostgreSQL fails before the framework has sent those behind it, it raises what became of
+    the latter ("pipeline aborted"); the reason is what it wanted to raise.
     """
-    try:
-        yield
-    except OperationalError as error:
-        reason = _reason(error)
-        if reason is None:
-            raise
-        raise reason from reason.__cause__
+    said = (_reason(error) if isinstance(error, OperationalError) else None) or error
+    if isinstance(said, (IntegrityError, ProgrammingError)):
+        if _is_about_tables(said) or is_locked(said) or _state_of(said) in _DENIED or FENCE in str(said):
+            raise storage_error(said) from said
+    elif isinstance(said, (PersistenceError, ConnectionPoolClosedError, sqlite3.Error)):
+        raise storage_error(said) from said
+    elif isinstance(said, (TopicError, MapperDeserialisationError)):
+        raise UnreadableEventError(str(said).splitlines()[0]) from said
+    if said is not error:
+        raise said from said.__cause__
 
 
 def _reason(error: OperationalError) -> PersistenceError | None:
@@ -124,18 +154,6 @@ def _reason(error: OperationalError) -> PersistenceError | None:
             reason.__cause__ = wanted
             return reason
     return None
-
-
-@contextmanager
-def writing_errors() -> Generator[None]:
-    """The same around a save: where it broke off such that nobody knows, `WriteUncertainError`."""
-    try:
-        with storage_errors():
-            yield
-    except StorageError as error:
-        if isinstance(error, WriteUncertainError) or not _broke_off(error.__cause__):
-            raise
-        raise WriteUncertainError(_said(error.__cause__)) from error
 
 
 def storage_error(error: Exception) -> StorageError:

@@ -44,10 +44,10 @@ class Lru(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value, None when it is not held."""
         with self._lock:
-            if key not in self._items:
-                return None
-            self._items.move_to_end(key)
-            return self._items[key]
+            value = self._items.get(key)
+            if value is not None:
+                self._items.move_to_end(key)
+            return value
 
     def put(self, key: K, value: V) -> None:
         """Hold the value."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -36,8 +34,7 @@ MAX_ATTEMPTS = 100
 _STRIPES = 64
 
 
-@dataclass(frozen=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """A session by the id that callers use and the id of its aggregate."""
 
     session_id: str
@@ -73,20 +70,13 @@ class Writer:
         also = also if callable(also) else checked_also(also)
         retried = callable(also) or len(also) == 0
         tried = -1
-        with self._turn_of(key.aggregate_id):
+        # Writers of one session in this process go one by one, which spares them conflicts. It is a courtesy,
+        # never needed for correctness: who waits for too long goes on all the same.
+        turnstile = self._turnstiles[key.aggregate_id.int % _STRIPES]
+        entered = turnstile.acquire(timeout=1.0)
+        try:
             for attempt in range(MAX_ATTEMPTS):
-                session, remembered = self._load(key, attempt == 0 and retried, at_version)
-                proven = not remembered
-                try:
-                    decide(session)
-                    proven = proven or len(session.recorded) > 0
-                except TurnlogError:
-                    if proven:
-                        raise
-                if not proven:  # only an insert proves a remembered state: decide again on the state as it is
-                    session, _ = self._load(key, False, None)
-                    decide(session)
-                pending = session.recorded
+                session, pending = self._decided(key, decide, attempt == 0 and retried, at_version)
                 if not pending:
                     return session
                 tried = pending[0].originator_version
@@ -97,6 +87,9 @@ class Writer:
                 if not retried:
                     break
                 pause(min(attempt, 6))
+        finally:
+            if entered:
+                turnstile.release()
         newest = self._streams.state(key.aggregate_id)
         actual = newest.version if newest else -1
         raise VersionConflictError(key.session_id, tried - 1, actual)
@@ -116,6 +109,24 @@ class Writer:
             raise SessionNotFoundError(key.session_id)
         self._states.put(key.aggregate_id, state)
         return state
+
+    def _decided(
+        self, key: SessionKey, decide: Callable[[Session], None], may_remember: bool, version: int | None
+    ) -> tuple[Session, Sequence[StreamEvent]]:
+        """The session as it is, and what `decide` recorded on it."""
+        session, remembered = self._load(key, may_remember, version)
+        try:
+            decide(session)
+            pending = session.recorded
+            if pending or not remembered:
+                return session, pending
+        except TurnlogError:
+            if not remembered:
+                raise
+        # Only an insert proves a remembered state: decide again on the state as it is.
+        session, _ = self._load(key, False, None)
+        decide(session)
+        return session, session.recorded
 
     def _load(self, key: SessionKey, may_remember: bool, version: int | None) -> tuple[Session, bool]:
         """The session, and whether its state was only remembered."""
@@ -164,23 +175,11 @@ class Writer:
             return False
         return True
 
-    @contextmanager
-    def _turn_of(self, aggregate_id: UUID) -> Generator[None]:
-        """Writers of one session in this process go one by one, which spares them conflicts.
-
-        It is a courtesy, never needed for correctness: who waits for too long goes on all the same.
-        """
-        turnstile = self._turnstiles[aggregate_id.int % _STRIPES]
-        entered = turnstile.acquire(timeout=1.0)
-        try:
-            yield
-        finally:
-            if entered:
-                turnstile.release()
-
 
 def checked_also(given: object) -> Sequence[Any]:
     """Host aggregates to save along, or `InvalidSettingError` for what is no sequence of these."""
+    if given == ():
+        return ()
     if isinstance(given, (list, tuple)):
         found = cast("Sequence[Any]", given)
         strange = [one for one in found if not hasattr(one, "collect_events") and not _is_event(one)]

@@ -19,10 +19,10 @@ This is a storage format: it never changes. Every value is lower-case hex, compa
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
+from os import urandom
 
 GENESIS = "0" * 64
 """Stands in for the chain value in front of version 0."""
@@ -42,12 +42,12 @@ _NO_FIELDS = frozenset(
 
 def new_salt() -> str:
     """16 fresh random bytes, as hex."""
-    return secrets.token_hex(16)
+    return urandom(16).hex()
 
 
 def new_nonce() -> str:
     """8 fresh random bytes, as hex."""
-    return secrets.token_hex(8)
+    return urandom(8).hex()
 
 
 def commitment(salt: str, content: str) -> str:

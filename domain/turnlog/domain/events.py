@@ -46,6 +46,8 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
     """An event in the stream of a session: linked into the chain, and carrying or naming an anchor."""
 
     TOPIC: ClassVar[str]
+    class_version: ClassVar[int] = 1
+    """For good. Said here because the framework's mapper takes a microsecond to miss it."""
     IS_ENTRY: ClassVar[bool] = False
     """Whether readers see it as an entry of the log, with an id of its own."""
 
@@ -56,6 +58,17 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
     context: str | None = None
     nonce: str | None = None
     """Random where an event has no salt, so that no two events have one chain value by chance."""
+
+    @classmethod
+    def recorded(cls, **fields: Any) -> Self:
+        """The event with these fields: what the class itself makes of them, in half of the time."""
+        take = fields.pop
+        held = {name: value for name in cls.__dataclass_fields__ if (value := take(name, None)) is not None}
+        if fields:
+            raise TypeError(f"{cls.__name__} has no field {min(fields)!r}.")
+        event = object.__new__(cls)
+        object.__setattr__(event, "__dict__", held)
+        return event
 
     def __post_init__(self) -> None:
         attributes = vars(self)
@@ -82,7 +95,7 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
         """The state behind this event; refuses an event that is not the next one of its stream."""
         if state is None or self.originator_version != state.version + 1:
             raise OriginatorVersionError(self.originator_version, state.version + 1 if state else 0)
-        return self._stamped(self.evolve(state))
+        return self.stamped(self.evolve(state))
 
     def state_carried(self) -> SessionState | None:
         """The state behind this event as it carries it, None when it names an anchor instead."""
@@ -127,7 +140,8 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
         content, salt, committed = self.content_fields()
         return committed if content is None or salt is None else commitment(salt, content)
 
-    def _stamped(self, state: SessionState) -> SessionState:
+    def stamped(self, state: SessionState) -> SessionState:
+        """The state that `evolve` gave, at the version, time and chain value of this event."""
         return state._replace(
             version=self.originator_version,
             modified_on=self.timestamp,
@@ -188,7 +202,7 @@ class SessionOpened(ContentEvent):
             idle=None if self.idle is None else timedelta(microseconds=self.idle),
             metadata_version=0 if self.content is not None else None,
         )
-        return self._stamped(opened)
+        return self.stamped(opened)
 
 
 @_stored

@@ -8,6 +8,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from turnlog.domain.errors import NotJsonError
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
@@ -38,6 +40,14 @@ def to_json_text(value: object, path: str = "value") -> str:
         check_json(value, path)
         raise
     return text
+
+
+def plain_json_text(value: object) -> str:
+    """`to_json_text`, the same text in less time, for texts, booleans, and lists and objects of these."""
+    try:
+        return to_json(value).decode()
+    except PydanticSerializationError:  # a lone surrogate
+        return to_json_text(value)
 
 
 def checked_json_text(value: object, path: str = "value") -> str:

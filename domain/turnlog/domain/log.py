@@ -191,7 +191,8 @@ class NewEvent:
             check_id("Event id", self.id)
         if self.branch is not None:
             check_branch(self.branch)
-        EventType.of(self.type)
+        if self.type is not EventType.MESSAGE:
+            EventType.of(self.type)
         if self.message is not None and not isinstance(self.message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidEventError(f"A message is a `Message`, not {shown(self.message)}: Message.user(…).")
         if self.type == EventType.MESSAGE:

@@ -43,7 +43,7 @@ from turnlog.domain.events import (
     call_key,
 )
 from turnlog.domain.ids import aggregate_id, check_id, is_utf8
-from turnlog.domain.json_text import checked_json_text, from_json_text, to_json_text
+from turnlog.domain.json_text import checked_json_text, from_json_text, plain_json_text, to_json_text
 from turnlog.domain.log import EventType, NewEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.redaction import form_of
@@ -157,7 +157,7 @@ class Session(BaseAggregate[UUID]):
     @property
     def recorded(self) -> tuple[StreamEvent, ...]:
         """The events that were recorded and are not saved yet."""
-        return tuple(event for event in self.pending_events if isinstance(event, StreamEvent))
+        return cast("tuple[StreamEvent, ...]", tuple(self.pending_events))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy that shares the state, which never changes in place."""
@@ -502,23 +502,24 @@ class Session(BaseAggregate[UUID]):
         before = self.state
         if before.is_deleted:
             raise SessionNotFoundError(str(self.id))
-        event = event_class(
+        event = event_class.recorded(
             originator_id=self.id,
             originator_version=before.version + 1,
             timestamp=max(_utc("now", now), before.modified_on),
+            chain="",  # in its place among the fields, which are stored in their order
             context=_context_text(context),
             nonce=None if "salt" in values else new_nonce(),
             **values,
         )
-        after = event.evolve(before)._replace(version=event.originator_version)
+        after = event.evolve(before)
         if view is not None:
             after = after._replace(view=view[0], sealed=view[1])
-        if after.must_carry or view is not None:
+        if view is not None or after.must_carry_at(event.originator_version):
             vars(event)["state"] = after.to_text()
         else:
             vars(event)["anchor"] = before.anchor
         vars(event)["chain"] = event.linked_to(before.head)
-        event.mutate(self)
+        self.state = event.stamped(after)  # what `mutate` does at a replay, where nothing is known yet
         self.pending_events.append(event)
         return event
 
@@ -528,7 +529,7 @@ def message_content(message: Message) -> str:
     data = message.to_dict()
     del data["role"]
     if message.is_plain:  # nothing but declared text, which needs no check
-        return to_json_text(data)
+        return plain_json_text(data)
     return checked_json_text(data, "message")
 
 

@@ -65,10 +65,9 @@ class SessionState(NamedTuple):
     redacted: int | None = None
     """The version of the newest redaction."""
 
-    @property
-    def must_carry(self) -> bool:
+    def must_carry_at(self, version: int) -> bool:
         """Whether the event at this version has to carry the state instead of naming its anchor."""
-        return (self.version - self.anchor) * 8 > len(self.view) + len(self.awaited) + len(self.turns)
+        return (version - self.anchor) * 8 > len(self.view) + len(self.awaited) + len(self.turns)
 
     def with_message(self, version: int) -> SessionState:
         """The state with the message at this version in the view."""

@@ -89,6 +89,9 @@ _MOVE = """
     WHERE aggregate_id = ?
 """
 
+_MOVE_MOST = f"{_MOVE} AND deleted = 0 AND idle IS NULL"
+"""Of nearly all sessions: nothing is to be postponed then, and no deletion is to be asked about."""
+
 _POSTPONE = """
     UPDATE turnlog_sessions SET expires_at = ? + idle WHERE aggregate_id = ? AND idle IS NOT NULL
 """
@@ -134,10 +137,14 @@ def holds(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:
     return cursor.fetchone() is not None
 
 
-def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
-    """Open or move on the row of one session by these events of its stream."""
+def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> bool:
+    """Open or move on the row of one session by these events of its stream.
+
+    True when the row says that it was not deleted before; without that the list of erasures has to be asked.
+    """
     key = aggregate_id.bytes
-    messages, active_at = 0, None
+    messages = 0
+    active_at: datetime | None = None
     for event in events:
         if isinstance(event, SessionOpened):
             opened_at = _micros(event.timestamp)
@@ -148,7 +155,7 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
         elif isinstance(event, MessageAppended):
             messages += 1
             if event.moves_idle_expiry:
-                active_at = _micros(event.timestamp)
+                active_at = event.timestamp
         elif isinstance(event, ExpiryMoved):
             active_at = None
             cursor.execute(
@@ -157,17 +164,21 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
             )
         elif isinstance(event, MetadataUpdated):
             _set_metadata(cursor, key, event.content)
-        elif isinstance(event, SessionDeleted):
-            _set_metadata(cursor, key, None)
-            cursor.execute(
-                "UPDATE turnlog_sessions SET deleted = 1, session_id = '' WHERE aggregate_id = ?", (key,)
-            )
-    newest = events[-1]
+    newest, is_live = events[-1], True
     if newest.originator_version > 0:
-        moved = (newest.originator_version, newest.chain, _micros(newest.timestamp))
-        cursor.execute(_MOVE, (*moved, messages, key))
-        if active_at is not None:
-            cursor.execute(_POSTPONE, (active_at, key))
+        moved = (newest.originator_version, newest.chain, _micros(newest.timestamp), messages, key)
+        cursor.execute(_MOVE_MOST, moved)
+        is_live = cursor.sqlite_cursor.rowcount == 1
+        if not is_live:
+            cursor.execute(_MOVE, moved)
+            if active_at is not None:
+                cursor.execute(_POSTPONE, (_micros(active_at), key))
+    if isinstance(newest, SessionDeleted):
+        _set_metadata(cursor, key, None)
+        cursor.execute(
+            "UPDATE turnlog_sessions SET deleted = 1, session_id = '' WHERE aggregate_id = ?", (key,)
+        )
+    return is_live
 
 
 def head_of(cursor: SQLiteCursor, aggregate_id: UUID) -> RecordedHead | None:

@@ -117,15 +117,16 @@ class SqliteRecallIndex:
         mark = self._mark(cursor)
         return newest - (mark or 0) > MAX_LAG or (mark is None and newest > 0)
 
-    def follow(self, cursor: SQLiteCursor, newest: int, written: int) -> None:
+    def follow(self, cursor: SQLiteCursor, newest: int, written: int) -> int:
         """Index what is due up to this row id, behind a write of so many events, in its transaction.
 
         After it at most `MAX_LAG` events are not indexed. Where an index is far behind, as after a change of
-        its rule, a write catches up with a bounded part of that.
+        its rule, a write catches up with a bounded part of that. Returns up to which row it was indexed
+        before.
         """
         mark = self._mark(cursor)
         if mark is not None and newest - mark <= MAX_LAG:
-            return
+            return mark
         if mark is None:
             _empty(cursor, _parts(cursor))
         rows = self._rows(
@@ -133,11 +134,11 @@ class SqliteRecallIndex:
             "rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
             (mark or 0, newest, 4 * MAX_LAG + 2 * written),
         )
-        if not rows:
-            return
-        _insert(cursor, self._documents(cursor, rows))
-        last = rows[-1]
-        write_mark(cursor, last["rowid"], last["originator_id"], last["originator_version"])
+        if rows:
+            _insert(cursor, self._documents(cursor, rows))
+            last = rows[-1]
+            write_mark(cursor, last["rowid"], last["originator_id"], last["originator_version"])
+        return mark or 0
 
     def holds_something(self) -> bool:
         """Whether anything was ever indexed."""

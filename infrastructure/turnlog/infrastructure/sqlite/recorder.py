@@ -36,6 +36,8 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
 
     _mapper: Mapper[Any] | None = None
     _lacks_rows = False
+    _indexed = -recall.MAX_LAG
+    """A row up to which everything is indexed for sure, as far as this process has seen."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         require_in_front(cls, SessionRows, SQLiteApplicationRecorder)
@@ -172,18 +174,18 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     def _insert_events(
         self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        streams = by_stream(self._stream_events(stored_events))
+        streams = by_stream(self._stream_events(stored_events, **kwargs))
         ids = super()._insert_events(c, stored_events, **kwargs)
         for aggregate_id, events in streams.items():
-            if events[0].originator_version > 0:
-                eraser.refuse_purged(c, events[0].originator_id)
             ledger.insert(c, aggregate_id, events)
-            directory.insert(c, aggregate_id, events)
+            is_live = directory.insert(c, aggregate_id, events)
+            if not is_live and events[0].originator_version > 0:
+                eraser.refuse_purged(c, events[0].originator_id)
             self._redact(c, aggregate_id, [one for one in events if isinstance(one, ContentRedacted)])
             if isinstance(events[-1], SessionDeleted):
                 self._remove(c, aggregate_id, events[-1])
-        if ids and (index := self.recall):
-            index.follow(c, ids[-1], len(ids))
+        if ids and not 0 <= ids[-1] - self._indexed <= recall.MAX_LAG and (index := self.recall):
+            self._indexed = index.follow(c, ids[-1], len(ids))
         return ids
 
     def _redact(self, c: SQLiteCursor, aggregate_id: UUID, redactions: Sequence[ContentRedacted]) -> None:
@@ -205,7 +207,15 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
             eraser.overwrite(c, self.events_table_name, self._mapper, tombstone)
             eraser.remember(c, tombstone)
 
-    def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
+    def _stream_events(
+        self, stored_events: Sequence[StoredEvent], recorded: Sequence[StreamEvent] = (), **_: Any
+    ) -> Iterable[StreamEvent]:
+        """What these stored events are; `recorded` are the events themselves, where the caller has them."""
+        if self._mapper is not None and len(recorded) == len(stored_events):
+            return recorded
+        return self._read(stored_events)
+
+    def _read(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:
             if stored.topic.startswith(OUR_TOPICS):
                 if self._mapper is None:
