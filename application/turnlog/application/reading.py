@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from turnlog.application.core import ServiceCore
-from turnlog.application.stored_events import entry_in
-from turnlog.application.streams import present
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import (
     InvalidFilterError,
@@ -132,13 +130,13 @@ class Reading(ServiceCore):
         self, key: SessionKey, state: SessionState, *, backwards: bool = False
     ) -> Iterator[SessionEvent]:
         in_view = RangeSet(state.view)
-        for event in self._streams.log(key.aggregate_id, upto=state.version, backwards=backwards):
-            entry = entry_in(present(event, key.session_id), key.session_id)
-            if entry is None:
-                continue
+        for entry in self._streams.entries(
+            key.aggregate_id, key.session_id, upto=state.version, backwards=backwards
+        ):
             if entry.message and entry.version not in in_view:
-                entry = replace(entry, archived=True)
-            yield entry
+                yield SessionEvent.read(**vars(entry), archived=True)
+            else:
+                yield entry
 
     def _log_totals(self, key: SessionKey, state: SessionState) -> tuple[int, int, int]:
         known = (key.aggregate_id, state.redacted)

@@ -22,6 +22,9 @@ ROWS_RECORDERS = {
 }
 """The recorder that keeps rows about sessions, by persistence module."""
 
+TRANSCODER = "turnlog.application.transcoding:QuickJSONTranscoder"
+"""What reads the framework's JSON in less time."""
+
 
 class Sessions(Application[UUID]):
     """An application that holds sessions only: in memory, unless its environment says otherwise."""
@@ -42,6 +45,8 @@ class Sessions(Application[UUID]):
         given = super().construct_env(name, env)
         recorder = ROWS_RECORDERS.get(given.get("PERSISTENCE_MODULE") or "")
         values = dict(given)
+        if not given.get("TRANSCODER_TOPIC"):
+            values["TRANSCODER_TOPIC"] = TRANSCODER
         if recorder and not given.get("APPLICATION_RECORDER_TOPIC"):
             values["APPLICATION_RECORDER_TOPIC"] = recorder
         if given.get("SQLITE_DBNAME") == ":memory:":

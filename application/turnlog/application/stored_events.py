@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from functools import cache
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
 
-from turnlog.domain.entries import entry_of
+from turnlog.domain.entries import entry_of, message_entry
 from turnlog.domain.errors import TurnlogError, UnreadableEventError
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -33,14 +33,9 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
     except Exception as error:  # whatever transcoder, compressor, cipher and topic say to such bytes
         raise _of_row(row, _said(error.__cause__ or error)) from error
     if isinstance(event, StreamEvent):
-        if not _required(type(event)) <= event.__dict__.keys():
-            missing = min(_required(type(event)) - event.__dict__.keys())
-            raise unreadable(event, f"{row.topic} without its field {missing!r}")
-        time: object = event.__dict__["timestamp"]
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            raise unreadable(event, "its timestamp is no time")
-        if type(event.__dict__.get("event_id", "")) is not str:
-            raise unreadable(event, "its id is no text")
+        flaw = _flaw(vars(event), type(event))
+        if flaw is not None:
+            raise unreadable(event, flaw)
     return event
 
 
@@ -50,6 +45,28 @@ def stream_event_of(mapper: Mapper[Any], row: StoredEvent) -> StreamEvent:
     if not isinstance(event, StreamEvent):
         raise _of_row(row, f"it is a {type(event).__name__}")
     return event
+
+
+def decoder_of(mapper: Mapper[Any]) -> Callable[[bytes], Any] | None:
+    """What reads the state of a stored event, where that is all that the mapper does with it."""
+    is_all = type(mapper) is Mapper and mapper.compressor is None and mapper.cipher is None
+    return mapper.transcoder.decode if is_all else None
+
+
+def usual_message(decode: Callable[[bytes], Any], row: StoredEvent, session_id: str) -> SessionEvent | None:
+    """The entry of a message, made without the event in between: that takes half the time.
+
+    None for any other event, and where something is wrong: the way through the event says what.
+    """
+    if row.topic != MessageAppended.TOPIC:
+        return None
+    try:
+        stored = decode(row.state)
+        if "class_version" in stored or _flaw(stored, MessageAppended) is not None:
+            return None
+        return message_entry(stored, row.originator_version, session_id)
+    except Exception:  # whatever such bytes make of it
+        return None
 
 
 def entry_in(event: StreamEvent, session_id: str) -> SessionEvent | None:
@@ -79,6 +96,19 @@ def metadata_in(event: StreamEvent) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise unreadable(event, "its metadata are no mapping")
     return cast("dict[str, Any]", found)
+
+
+def _flaw(stored: Mapping[str, object], event_class: type[StreamEvent]) -> str | None:
+    """What is said of fields without which no event of this class can be read."""
+    required = _required(event_class)
+    if not required <= stored.keys():
+        return f"{event_class.TOPIC} without its field {min(required - stored.keys())!r}"
+    time = stored["timestamp"]
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        return "its timestamp is no time"
+    if type(stored.get("event_id", "")) is not str:
+        return "its id is no text"
+    return None
 
 
 def require_kinds(event: StreamEvent) -> None:
@@ -132,7 +162,11 @@ def unreadable(
 @cache
 def _required(event_class: type[StreamEvent]) -> frozenset[str]:
     """The fields that each stored event of this class has."""
-    required = {field.name for field in fields(event_class) if field.default is MISSING}
+    required = {
+        field.name
+        for field in fields(event_class)
+        if field.default is MISSING and not field.name.startswith("originator_")
+    }
     return frozenset(required | ({"content"} if event_class is MessageAppended else set()))
 
 

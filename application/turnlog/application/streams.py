@@ -15,7 +15,14 @@ from eventsourcing.persistence import EventStore, PersistenceError, StoredEvent
 
 from turnlog.application.ports import SessionRowsRecorder
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import entry_in, event_of, stream_event_of, unreadable
+from turnlog.application.stored_events import (
+    decoder_of,
+    entry_in,
+    event_of,
+    stream_event_of,
+    unreadable,
+    usual_message,
+)
 from turnlog.domain.errors import SessionNotFoundError, TurnlogError, UnreadableEventError
 from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, SessionOpened, StreamEvent
 from turnlog.domain.log import SessionEvent
@@ -90,6 +97,7 @@ class SessionStreams:
 
     def __init__(self, app: Application[UUID], *, views: int = 128) -> None:
         self._events = app.events
+        self._decode = decoder_of(app.events.mapper)
         self._id_of: Callable[[UUID], Any] = id_form(app)
         self._known: Lru[tuple[UUID, int | None], dict[int, SessionEvent | None]] = Lru(views)
         self._redacted: dict[UUID, int] = {}
@@ -135,25 +143,39 @@ class SessionStreams:
         self, aggregate_id: UUID, *, after: int = -1, upto: int | None = None, backwards: bool = False
     ) -> Iterator[StreamEvent]:
         """The stored events behind `after`, page by page."""
-        low, high = after, upto
-        while True:
-            page = self._read(aggregate_id, gt=low, lte=high, desc=backwards, limit=PAGE)
+        for rows in self._pages(aggregate_id, after, upto, backwards):
+            with storage_errors():
+                page = [self._event(row) for row in rows]
             yield from page
-            if len(page) < PAGE:
-                return
-            if backwards:
-                high = page[-1].originator_version - 1
-            else:
-                low = page[-1].originator_version
 
     def entries(
-        self, aggregate_id: UUID, session_id: str, *, after: int = -1, upto: int | None = None
+        self,
+        aggregate_id: UUID,
+        session_id: str,
+        *,
+        after: int = -1,
+        upto: int | None = None,
+        backwards: bool = False,
     ) -> Iterator[SessionEvent]:
-        """The entries behind `after`, in order."""
-        for event in self.log(aggregate_id, after=after, upto=upto):
-            entry = entry_in(present(event, session_id), session_id)
-            if entry is not None:
-                yield entry
+        """The entries behind `after`, page by page."""
+        for rows in self._pages(aggregate_id, after, upto, backwards):
+            with storage_errors():
+                page = [self._entry(row, session_id) for row in rows]
+            yield from (entry for entry in page if entry is not None)
+
+    def _pages(
+        self, aggregate_id: UUID, low: int, high: int | None, backwards: bool
+    ) -> Iterator[Sequence[StoredEvent]]:
+        while True:
+            with storage_errors():
+                rows = self._select(aggregate_id, gt=low, lte=high, desc=backwards, limit=PAGE)
+            yield rows
+            if len(rows) < PAGE:
+                return
+            if backwards:
+                high = rows[-1].originator_version - 1
+            else:
+                low = rows[-1].originator_version
 
     def view(self, aggregate_id: UUID, session_id: str, state: SessionState) -> View:
         """The view of this state. Its texts are read once and then remembered while they are in the view."""
@@ -213,8 +235,7 @@ class SessionStreams:
         with storage_errors():
             for row in self._rows(self._id_of(aggregate_id), near_ranges(ranges, _NEAR)):
                 if row.originator_version in wanted:
-                    event = self._event(row)
-                    entry = entry_in(present(event, session_id), session_id)
+                    entry = self._entry(row, session_id)
                     found[row.originator_version] = entry if entry and entry.message else None
         return found
 
@@ -232,8 +253,14 @@ class SessionStreams:
 
     def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
         with storage_errors():
-            rows = self._events.recorder.select_events(self._id_of(aggregate_id), **criteria)
-            return [self._event(row) for row in rows]
+            return [self._event(row) for row in self._select(aggregate_id, **criteria)]
+
+    def _select(self, aggregate_id: UUID, **criteria: Any) -> Sequence[StoredEvent]:
+        return self._events.recorder.select_events(self._id_of(aggregate_id), **criteria)
+
+    def _entry(self, row: StoredEvent, session_id: str) -> SessionEvent | None:
+        usual = None if self._decode is None else usual_message(self._decode, row, session_id)
+        return usual or entry_in(present(self._event(row), session_id), session_id)
 
     def _event(self, row: StoredEvent) -> StreamEvent:
         try:

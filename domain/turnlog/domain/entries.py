@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
@@ -24,20 +25,7 @@ from turnlog.domain.redaction import placeholder
 def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
     """The entry that a reader sees, None for events about the session itself."""
     if isinstance(event, MessageAppended):
-        mark = mark_of(event)
-        content = cast("dict[str, Any]", from_json_text(event.content or "{}"))
-        if event.is_redacted:
-            content = placeholder(event.role, content.get("form", ()), mark.reason if mark else None)
-        message = freeze(Message.model_validate({"role": event.role, **content}))
-        return _entry(
-            event,
-            session_id,
-            EventType.MESSAGE,
-            branch=event.branch,
-            synthetic=bool(event.synthetic),
-            message=message,
-            redacted=mark,
-        )
+        return message_entry(vars(event), event.originator_version, session_id)
     if isinstance(event, EventAppended):
         payload = cast("dict[str, Any]", from_json_text(event.content or "{}"))
         if event.is_redacted:
@@ -79,21 +67,47 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
     return None
 
 
+def message_entry(stored: Mapping[str, Any], version: int, session_id: str) -> SessionEvent:
+    """The entry of a `MessageAppended` that has these fields."""
+    known = stored.get
+    text, mark = known("content"), None
+    content = cast("dict[str, Any]", from_json_text(text or "{}"))
+    if known("commitment") is not None:
+        mark = None if text is None else _mark(text)
+        content = placeholder(stored["role"], content.get("form", ()), mark.reason if mark else None)
+    context = known("context")
+    return SessionEvent.read(
+        id=stored["event_id"],
+        type=EventType.MESSAGE,
+        version=version,
+        timestamp=stored["timestamp"],
+        session_id=session_id,
+        branch=known("branch"),
+        synthetic=bool(known("synthetic")),
+        message=freeze(Message.model_validate({"role": stored["role"], **content})),
+        context=from_json_text(context) if context else {},
+        occurred_at=_time(known("occurred_at")),
+        redacted=mark,
+    )
+
+
 def mark_of(event: ContentEvent) -> RedactionMark | None:
     """What the marker says that stands in the place of a removed content, None for any other content."""
-    if not event.is_redacted or event.content is None:
-        return None
-    told = cast("dict[str, Any]", from_json_text(event.content))["redacted"]
+    return _mark(event.content) if event.is_redacted and event.content is not None else None
+
+
+def _mark(content: str) -> RedactionMark:
+    told = cast("dict[str, Any]", from_json_text(content))["redacted"]
     return RedactionMark(told["reason"], told["by"], datetime.fromisoformat(told["at"]), told["version"])
 
 
 def _entry(
-    event: MessageAppended | EventAppended | Compacted | CallAbandoned | ContentRedacted,
+    event: EventAppended | Compacted | CallAbandoned | ContentRedacted,
     session_id: str,
     type_: EventType,
     **fields: Any,
 ) -> SessionEvent:
-    return SessionEvent(
+    return SessionEvent.read(
         id=event.event_id,
         type=type_,
         version=event.originator_version,

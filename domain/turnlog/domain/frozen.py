@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NoReturn, cast
 
-from turnlog.domain.messages import Message, Part
+from turnlog.domain.messages import Message, Part, ToolCallResponsePart
 
 
 def _refused(*_: object, **__: object) -> NoReturn:
@@ -53,25 +53,24 @@ def frozen(value: Any) -> Any:
 
 def freeze(message: Message) -> Message:
     """The message itself, with the free-form values in it frozen."""
-    _freeze_fields(message, ("shape", "metadata"))
+    fields = vars(message)
+    for name in ("shape", "metadata"):
+        if fields[name] is not None:
+            fields[name] = frozen(fields[name])
+    _freeze_extra(message)
     for part in message.parts:
         _freeze_part(part)
     return message
 
 
 def _freeze_part(part: Part) -> None:
-    _freeze_fields(part, ())
-    response = part.__dict__.get("response")
-    if isinstance(response, tuple):
-        for inner in cast("tuple[Part, ...]", response):
+    _freeze_extra(part)
+    if isinstance(part, ToolCallResponsePart) and not isinstance(part.response, str):
+        for inner in part.response:
             _freeze_part(inner)
 
 
-def _freeze_fields(model: Message | Part, names: tuple[str, ...]) -> None:
-    fields = vars(model)
-    for name in names:
-        if isinstance(fields[name], Mapping):
-            fields[name] = frozen(fields[name])
-    extra = object.__getattribute__(model, "__pydantic_extra__")
+def _freeze_extra(model: Message | Part) -> None:
+    extra = model.__pydantic_extra__
     if extra:
         extra.update({name: frozen(value) for name, value in extra.items()})

@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from turnlog.domain.errors import NotJsonError
 
@@ -80,6 +80,11 @@ def sorted_json_text(value: object) -> str:
 
 def from_json_text(text: str) -> JsonValue:
     """The value that `to_json_text` wrote."""
+    if text.startswith("{") and text.endswith("}"):
+        try:
+            return cast("JsonValue", from_json(text))  # half of what `json` costs
+        except ValueError:  # it refuses lone surrogates, which are text here; and what is no JSON
+            pass
     if text.startswith("~"):
         text = b64decode(text[1:]).decode("utf-8", "surrogatepass")
     value, end = _decode(text)  # half of what `json.loads` costs

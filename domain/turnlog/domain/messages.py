@@ -156,6 +156,9 @@ class GenericPart(Part, frozen=True):
     """A part of any other type, kept as it came."""
 
 
+_MAPPING = (dict, Mapping)
+"""What has fields, the usual kind first: `Mapping` alone is asked at a price."""
+
 _PART_TYPES = frozenset(
     (
         "text",
@@ -173,7 +176,7 @@ _PART_TYPES = frozenset(
 
 
 def _part_tag(value: object) -> str:
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         found = cast("Mapping[str, object]", value).get("type")
     else:
         found = getattr(value, "type", None)
@@ -218,16 +221,11 @@ class Message(BaseModel, frozen=True, extra="allow"):
     @model_validator(mode="wrap")
     @classmethod
     def _typed_error(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        _refuse_instead_of("parts", ("content", "text"), value, InvalidMessageError)
         try:
             return handler(value)
         except ValidationError as error:
             raise InvalidMessageError(f"A message is malformed: {_reasons(error)}.") from error
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_lookalikes(cls, data: object) -> object:
-        _refuse_instead_of("parts", ("content", "text"), data, InvalidMessageError)
-        return data
 
     @classmethod
     def of(cls, role: Role, content: Content, **fields: Any) -> Self:
@@ -344,7 +342,7 @@ def _refuse_instead_of(
     name: str, lookalikes: tuple[str, ...], data: object, error: type[InvalidMessageError | InvalidPartError]
 ) -> None:
     """Refuse a field that looks like `name` where that is missing: it would be kept and told to nobody."""
-    if isinstance(data, Mapping) and name not in data:
+    if isinstance(data, _MAPPING) and name not in data:
         found = [one for one in lookalikes if one in cast("Mapping[str, object]", data)]
         if found:
             hint = "Message.user(…), or `parts`" if name == "parts" else f"`{name}`"
