@@ -110,8 +110,25 @@ def test_the_transcoder_reads_what_the_frameworks_reads(value: object) -> None:
         data = THEIRS.encode(value)
     except UnicodeEncodeError:
         data = json.dumps(value, default=repr).encode()
-    assert OURS.encode(0) == THEIRS.encode(0)
     assert told(lambda: OURS.decode(data)) == told(lambda: THEIRS.decode(data))
+
+
+texts = st.text(st.characters(exclude_categories=()), max_size=8)
+flat = st.dictionaries(
+    texts | st.none() | st.integers(),
+    texts
+    | st.integers()
+    | st.booleans()
+    | st.datetimes(timezones=st.just(UTC))
+    | st.lists(texts, max_size=2),
+    max_size=4,
+)
+
+
+@effort(300, 20000)
+@given(value=flat | marked)
+def test_the_transcoder_writes_what_the_frameworks_writes(value: object) -> None:
+    assert told(lambda: OURS.encode(value)) == told(lambda: THEIRS.encode(value))
 
 
 @effort(300, 20000)

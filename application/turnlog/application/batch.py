@@ -94,7 +94,7 @@ class Batch:
 
     def _entry(self, new: NewEvent, event: StreamEvent) -> SessionEvent:
         """The entry as a reader will get it, made without reading it again."""
-        return SessionEvent(
+        return SessionEvent.read(
             id=vars(event)["event_id"],
             type=new.type,
             version=event.originator_version,

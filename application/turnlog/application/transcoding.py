@@ -1,18 +1,39 @@
-"""The framework's JSON of stored events, read by pydantic's parser."""
+"""The framework's JSON of stored events, written and read by pydantic's compiled JSON."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, cast
 
 from eventsourcing.persistence import JSONTranscoder
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+_TEXT: Final = frozenset((str,))
+_FLAT: Final = frozenset((str, int, datetime))
 
 
 class QuickJSONTranscoder(JSONTranscoder):
-    """Writes and reads what the framework's `JSONTranscoder` does, and reads it in less time.
+    """Writes the bytes and reads the values that the framework's `JSONTranscoder` does, in less time.
 
-    What the quick parser refuses is left to the framework's: its value, or its error, is the answer.
+    What the quick writer or parser refuses is left to the framework's: its value, or its error, is the
+    answer.
     """
+
+    def encode(self, obj: Any) -> bytes:
+        """The object as JSON in UTF-8; the quick way is that of dicts of texts, integers and times."""
+        if (
+            type(obj) is dict
+            and _TEXT.issuperset(map(type, obj))
+            and _FLAT.issuperset(map(type, obj.values()))
+        ):
+            flat = dict(cast("dict[str, object]", obj))
+            for name, value in flat.items():
+                if type(value) is datetime:
+                    flat[name] = self._encode_obj(value)
+            with suppress(PydanticSerializationError):  # lone surrogates
+                return to_json(flat)
+        return super().encode(obj)
 
     def decode(self, data: bytes) -> Any:
         """The object that `encode` wrote."""

@@ -250,7 +250,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store events and their rows in one transaction; notification ids are in the order of commits."""
-        batch = self._batch(stored_events)
+        batch = self._batch(stored_events, **kwargs)
         if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
             ids: Sequence[int] | None = once_more(self.datastore, lambda: self._append(batch), writes=True)
         else:
@@ -311,7 +311,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def _insert_events(
         self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> None:
-        batch = kwargs.pop("session_rows", None) or self._batch(stored_events)
+        batch = kwargs.pop("session_rows", None) or self._batch(stored_events, **kwargs)
         batch.tries.append(True)
         self._lock_table(curs)  # before any row is locked, so that writers wait in one order
         curs.execute(tables.LEAVE, prepare=True)
@@ -330,8 +330,12 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         index = recall.PostgresRecallIndex(self.datastore, mapper, self._tables)
         redact(cursor, self._tables, index, mapper, rewrites)
 
-    def _batch(self, stored_events: Sequence[StoredEvent]) -> _Batch:
-        events = list(self._stream_events(stored_events))
+    def _batch(
+        self, stored_events: Sequence[StoredEvent], recorded: Sequence[StreamEvent] = (), **_: Any
+    ) -> _Batch:
+        """What follows from these stored events; `recorded` are the events themselves, where they are known."""
+        is_known = self._mapper is not None and len(recorded) == len(stored_events)
+        events = list(recorded if is_known else self._stream_events(stored_events))
         erasures: list[eraser.Overwrite] = []
         if self._mapper is not None:
             for tombstone in events:
