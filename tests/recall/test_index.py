@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ from turnlog.domain.events import MessageAppended
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, TextPart, ToolCallPart
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.sqlite import SqliteSessionRecorder, recall
+from turnlog.infrastructure.sqlite import SqliteReadModels, SqliteSessionRecorder, recall
 from turnlog.infrastructure.sqlite.recall import MAX_LAG, SqliteRecallIndex
 
 KESTREL = EventQuery(keywords="kestrel")
@@ -139,7 +140,7 @@ def test_an_index_of_another_rule_is_built_anew(indexed: SessionService) -> None
     before = len(indexed.search_events("a", KESTREL))
     indexed.append_message("a", Message.user("noted"))
     rule = rows(indexed, "SELECT rule FROM turnlog_recall_mark")
-    assert (before, len(indexed.search_events("a", KESTREL)), rule) == (300, 300, [(2,)])
+    assert (before, len(indexed.search_events("a", KESTREL)), rule) == (300, 300, [(3,)])
 
 
 def test_row_ids_that_were_given_anew_hide_no_message(indexed: SessionService) -> None:
@@ -281,8 +282,9 @@ def test_nothing_of_a_removed_session_is_left_in_the_index(indexed: SessionServi
     assert (before > 0, removed.encode() in after, "\ue000".encode() in after) == (True, False, False)
 
 
-def test_a_removal_leaves_the_trigrams_of_others(indexed: SessionService) -> None:
-    for name, word in (("a", "kestrel"), ("b", "heron")):
+@pytest.mark.parametrize("removed", ["heron", "明天会议", "a\ud83db"])
+def test_a_removal_leaves_the_trigrams_of_others(indexed: SessionService, removed: str) -> None:
+    for name, word in (("a", "kestrel"), ("b", removed)):
         indexed.create(name)
         indexed.append_events(name, [user(word)] * 300)
     remove(indexed, "b")
@@ -325,8 +327,19 @@ def test_deleting_a_session_removes_it_from_the_index(indexed: SessionService) -
 
 # --- the index is only ever a narrowing
 
+TOMORROW = "明天会议"
+
+
+def folded_alike(word: str) -> str:
+    """Another word that the index cannot tell from it."""
+    return "".join(chr(ord(character) + 31) for character in word)
+
+
 WORDS = st.sampled_from(
-    ["oak", "cedar", "Ahorn", "ÄPFEL", "äpfel", "会议", "明天会议", "a", "b", "%", '"', "AND", "é"]
+    [
+        *("oak", "cedar", "Ahorn", "ÄPFEL", "äpfel", "会议", TOMORROW, "a", "b", "%", '"', "AND", "é"),
+        *(folded_alike(TOMORROW), "の会議", "회의를", "会议oak", "\ud800天会", "\uffff天会"),
+    ]
 )
 TEXTS = st.lists(WORDS | st.text(max_size=6), max_size=5).map(" ".join)
 QUERIES = st.builds(
@@ -346,6 +359,44 @@ def no_candidates(_: SqliteRecallIndex, ids: Sequence[UUID], query: EventQuery) 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("narrowing")
+
+
+def test_a_word_that_is_folded_alike_is_a_candidate_and_not_found(indexed: SessionService) -> None:
+    indexed.create("a")
+    texts = [TOMORROW, folded_alike(TOMORROW), "明天开会", "noted"]
+    indexed.append_events("a", [user(text) for text in texts])
+    indexed.append_events("a", [user("noted")] * 300)
+    recorder = indexed.app.recorder
+    assert isinstance(recorder, SqliteSessionRecorder)
+    assert recorder.recall is not None
+    (row,) = indexed.list_sessions()
+    query = EventQuery(keywords=TOMORROW)
+    candidates = recorder.recall.candidates([row.aggregate_id], query)
+    found = indexed.search_events("a", query)
+    assert (candidates, [event.text for event in found]) == ({row.aggregate_id: [1, 2]}, [TOMORROW])
+
+
+def test_no_text_of_a_script_of_thousands_of_characters_has_many_trigrams(indexed: SessionService) -> None:
+    chance = random.Random(7)
+    indexed.create("a")
+    every = [*range(0x3400, 0xA000), *range(0xAC00, 0xD7A4)]
+    indexed.append_events("a", [user("".join(map(chr, chance.choices(every, k=170)))) for _ in range(600)])
+    held = trigrams(indexed)
+    assert 20_000 < len(held) <= 31**3
+
+
+def test_a_session_in_any_place_of_a_part_is_found_compared_and_removed(indexed: SessionService) -> None:
+    names = [f"s{number}" for number in range(2 * recall.PARTS * 4 + 5)]
+    for name in names:
+        indexed.create(name)
+    for name in names:
+        indexed.append_message(name, Message.user(f"kestrel of {name}!"))
+    indexed.append_events(names[0], [user("noted")] * 300)
+    remove(indexed, names[130])
+    missing = [name for name in names if len(indexed.search_events(name, KESTREL)) != 1]
+    together = len(indexed.search_all(KESTREL))
+    named = {one.session_id for one in SqliteReadModels(indexed.app).compare().differences}
+    assert (missing, together, named) == ([names[130]], len(names) - 1, {names[130]})
 
 
 @settings(max_examples=60, deadline=None)

@@ -195,6 +195,11 @@ def test_trigrams_that_stand_apart_are_no_word(sessions: SessionService) -> None
     assert found(sessions, "kestrel") == ["kestrel"]
 
 
+def test_characters_that_an_index_cannot_tell_apart_are_no_word(sessions: SessionService) -> None:
+    say(sessions, "".join(chr(ord(character) + 31) for character in "评审会议"), "评审会议")
+    assert found(sessions, "评审会议") == ["评审会议"]
+
+
 def test_only_what_was_said_is_searched(sessions: SessionService) -> None:
     sessions.create(SID, metadata={"title": "secret heron"})
     call = ToolCallPart(id="1", name="find_heron", arguments='{"name":"heron"}')

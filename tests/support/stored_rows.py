@@ -19,7 +19,7 @@ from tests.support.postgres import server
 
 _OURS = "turnlog.domain.events:"
 _RECORDER = "APPLICATION_RECORDER_TOPIC"
-_VERSION_BITS = 32
+_VERSION_BITS, _PARTS, _NEIGHBOURS = 32, 32, 4
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ def _trigrams(connection: sqlite3.Connection, parts: Sequence[int]) -> dict[int,
             f"CREATE VIRTUAL TABLE {listing} USING fts5vocab(main, turnlog_recall_{part}, instance)"
         )
         for term, document in connection.execute(f"SELECT term, doc FROM {listing}"):
-            versions = found.setdefault(document >> _VERSION_BITS, {})
+            turn, neighbour = divmod(document >> _VERSION_BITS, _NEIGHBOURS)
+            versions = found.setdefault((turn * _PARTS + part) * _NEIGHBOURS + neighbour, {})
             versions.setdefault(document & ((1 << _VERSION_BITS) - 1), set()).add(term)
     return {
         position: {version: frozenset(terms) for version, terms in versions.items()}

@@ -227,7 +227,7 @@ class RecallBuilder:
 
     def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
         """Go on by a page."""
-        documents: list[tuple[int, str]] = []
+        documents: list[recall.Document] = []
         for aggregate_id, events in by_stream(page).items():
             position = _position(cursor, aggregate_id)
             if position is None:
@@ -244,7 +244,7 @@ class RecallBuilder:
                     cursor.execute("INSERT OR IGNORE INTO temp.turnlog_indexed VALUES (?)", (position,))
                 documents += found
         documents.sort()
-        self._make_parts(cursor, {recall.part_of(recall.place_of(rowid)[0]) for rowid, _ in documents})
+        self._make_parts(cursor, {recall.part_of(position) for position, _, _ in documents})
         recall.insert(cursor, documents)
 
     def settle(self, cursor: SQLiteCursor, upto: int) -> None:
@@ -296,7 +296,7 @@ class RecallBuilder:
             cursor.execute("INSERT INTO temp.turnlog_recall_parts VALUES (?)", (part,))
 
 
-def _documents(events: Sequence[StreamEvent], position: int) -> Iterator[tuple[int, str]]:
+def _documents(events: Sequence[StreamEvent], position: int) -> Iterator[recall.Document]:
     for event in events:
         if isinstance(event, MessageAppended):
             document = recall.document_of(event, position)

@@ -166,7 +166,7 @@ def _of_part(cursor: SQLiteCursor, part: int, schemas: Sequence[str]) -> Iterato
         held["temp"] |= docs["temp"] - docs["main"]
     for schema, what in (("main", "is indexed as the log does not have it"), ("temp", "is not indexed")):
         for rowid in sorted(held[schema])[:MOST]:
-            position, version = recall.place_of(rowid)
+            position, version = recall.place_of(part, rowid)
             cursor.execute("SELECT aggregate_id FROM turnlog_sessions WHERE position = ?", (position,))
             row = cursor.fetchone()
             yield f"the message at version {version} {what}", None if row is None else UUID(bytes=row[0])

@@ -1,21 +1,22 @@
 """The index of what was said, as full-text tables of SQLite.
 
 They hold no text, only which trigrams each message has (contentless, `detail=none`), so what they find are
-candidates that are checked against the log. A message's row id is the position of its session in the
-directory and its version, and each session is in one of `PARTS` tables: a session is one range of row ids in
-a small table, a search in it does not depend on how many others there are, and when it is deleted one part
-is written anew. Messages are indexed in batches, in the transaction of a write; what stands behind the mark
-is not indexed yet, and every search takes it as candidates.
+candidates that are checked against the log. Each session is in one of `PARTS` tables, and a message's row id
+is the place of its session there and its version: a session is one range of row ids in a small table, a
+search in it does not depend on how many others there are, and when it is deleted one part is written anew.
+Messages are indexed in batches, in the transaction of a write; what stands behind the mark is not indexed
+yet, and every search takes it as candidates.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, StoredEvent
@@ -41,7 +42,7 @@ PARTS: Final = 32
 _NEIGHBOURS: Final = 4
 """Sessions that were created one after the other and share a part: they are often written to at one time."""
 
-_RULE: Final = 2
+_RULE: Final = 3
 """Which form of the texts is indexed, and where. With another one the index is built anew.
 
 A new Unicode version changes nothing: the forms of characters that exist are stable.
@@ -54,7 +55,21 @@ _LONG_SESSION: Final = 500
 """Events from which on it is worth asking whether the rest of a part is shorter."""
 
 _LONG: Final = "\ue000\ue001\ue002"
-"""The trigram of messages that are longer than what is indexed."""
+"""The trigram of messages that are longer than what is indexed. No text has it, as all of it is folded."""
+
+_FOLDED: Final = re.compile("[\u2e80-\uffff]+")
+"""What scripts of thousands of characters are written with: Chinese, Japanese, Korean, Yi."""
+
+_FOLDS: Final = 31
+"""Characters that stand for all of these.
+
+Most of the trigrams that such a script can have would be in one message only, and their entries take more
+than the text itself. With so few characters no text can have many; about one message in 200 is then a false
+candidate of a term of three characters. A prime number, because Korean syllables go by 28.
+"""
+
+_STAND_INS: Final = "".join(map(chr, range(1, _FOLDS + 1))) * (0x10000 // _FOLDS + 1)
+"""By code point. They are control characters, so that what is folded is no candidate of other words."""
 
 _TRIGRAMS_OF_TERM: Final = 24
 _VERSION_BITS: Final = 32
@@ -99,6 +114,10 @@ def is_supported() -> bool:
         except sqlite3.OperationalError:
             return False
     return True
+
+
+Document: TypeAlias = tuple[int, int, str]
+"""Position of the session, version and indexed text of a message."""
 
 
 class SqliteRecallIndex:
@@ -252,8 +271,7 @@ class SqliteRecallIndex:
             }
             found: dict[UUID, list[int]] = {}
             if mark is not None:
-                for rowid in _hits(cursor, expression, positions):
-                    position, version = rowid >> _VERSION_BITS, rowid & ((1 << _VERSION_BITS) - 1)
+                for position, version in _hits(cursor, expression, positions):
                     found.setdefault(positions[position], []).append(version)
             for aggregate_id, version in self._not_indexed(cursor, mark or 0, aggregate_ids):
                 found.setdefault(aggregate_id, []).append(version)
@@ -333,10 +351,10 @@ class SqliteRecallIndex:
         )
         return list(cursor.fetchall())
 
-    def _documents(self, cursor: SQLiteCursor, rows: Iterable[Any]) -> list[tuple[int, str]]:
-        """Row id and indexed text of the messages among these rows, by row id, as the index is fastest."""
+    def _documents(self, cursor: SQLiteCursor, rows: Iterable[Any]) -> list[Document]:
+        """What is indexed of the messages among these rows, by row id, as the index is fastest."""
         positions: dict[str, int | None] = {}
-        documents: list[tuple[int, str]] = []
+        documents: list[Document] = []
         for row in rows:
             stored_id = row["originator_id"]
             if row["topic"] != MessageAppended.TOPIC:
@@ -345,8 +363,7 @@ class SqliteRecallIndex:
                 positions[stored_id] = _position(cursor, UUID(stored_id))
             position, text = positions[stored_id], self._text(row)
             if position is not None and text:
-                rowid = (position << _VERSION_BITS) + row["originator_version"]
-                documents.append((rowid, _indexed(text)))
+                documents.append((position, row["originator_version"], _indexed(text)))
         return sorted(documents)
 
     def _text(self, row: Any) -> str | None:
@@ -382,10 +399,10 @@ def write_mark(cursor: SQLiteCursor, notification: int, originator_id: str, vers
     )
 
 
-def document_of(event: MessageAppended, position: int) -> tuple[int, str] | None:
-    """Row id and indexed text of a message of the session at this position, None without text."""
+def document_of(event: MessageAppended, position: int) -> Document | None:
+    """What is indexed of a message of the session at this position, None without text."""
     text = message_text(event)
-    return ((position << _VERSION_BITS) + event.originator_version, _indexed(text)) if text else None
+    return (position, event.originator_version, _indexed(text)) if text else None
 
 
 def part_of(position: int) -> int:
@@ -393,12 +410,13 @@ def part_of(position: int) -> int:
     return _part(position)
 
 
-def place_of(rowid: int) -> tuple[int, int]:
-    """Position of the session and version of the message that a row id of the index stands for."""
-    return rowid >> _VERSION_BITS, rowid & ((1 << _VERSION_BITS) - 1)
+def place_of(part: int, rowid: int) -> tuple[int, int]:
+    """Position of the session and version of the message that a row id of this part stands for."""
+    turn, neighbour = divmod(rowid >> _VERSION_BITS, _NEIGHBOURS)
+    return (turn * PARTS + part) * _NEIGHBOURS + neighbour, rowid & ((1 << _VERSION_BITS) - 1)
 
 
-def insert(cursor: SQLiteCursor, documents: Iterable[tuple[int, str]]) -> None:
+def insert(cursor: SQLiteCursor, documents: Iterable[Document]) -> None:
     """Index the documents, each in the part of its session."""
     _insert(cursor, documents)
 
@@ -413,15 +431,15 @@ def narrows(query: EventQuery) -> bool:
     return _expression(query) is not None
 
 
-def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[int]:
-    """The row ids of these sessions that the index finds."""
+def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Position and version of the messages of these sessions that the index finds."""
     by_part: dict[int, list[int]] = {}
     for position in positions:
         by_part.setdefault(_part(position), []).append(position)
     for part in sorted(by_part.keys() & _parts(cursor)):
-        held = by_part[part]
+        held = [_place(position) for position in by_part[part]]
         if len(positions) <= _RANGES:
-            spans = [(position, position) for position in held]
+            spans = [(place, place) for place in held]
             chosen = ""
         else:
             spans = [(min(held), max(held))]
@@ -435,10 +453,10 @@ def _hits(cursor: SQLiteCursor, expression: str, positions: Collection[int]) -> 
                 f"WHERE turnlog_recall_{part} MATCH ? AND rowid BETWEEN ? AND ? {chosen}",
                 values,
             )
-            yield from (row[0] for row in cursor.fetchall())
+            yield from (place_of(part, row[0]) for row in cursor.fetchall())
 
 
-def _insert(cursor: SQLiteCursor, documents: Iterable[tuple[int, str]]) -> None:
+def _insert(cursor: SQLiteCursor, documents: Iterable[Document]) -> None:
     """Index the documents, each in the part of its session, which is made if it has to be."""
     parts = _by_part(documents)
     for part in sorted(parts.keys() - _parts(cursor)):
@@ -470,11 +488,18 @@ def _part(position: int) -> int:
     return position // _NEIGHBOURS % PARTS
 
 
-def _by_part(documents: Iterable[tuple[int, str]]) -> Mapping[int, list[tuple[int, str]]]:
-    """The documents by the part of the index that they belong to."""
+def _place(position: int) -> int:
+    """Where the session is in its part. A small number: each trigram is stored with a row id in full."""
+    turn, within = divmod(position, PARTS * _NEIGHBOURS)
+    return turn * _NEIGHBOURS + within % _NEIGHBOURS
+
+
+def _by_part(documents: Iterable[Document]) -> Mapping[int, list[tuple[int, str]]]:
+    """Row id and text of the documents, by the part of the index that they belong to."""
     parts: dict[int, list[tuple[int, str]]] = {}
-    for document in documents:
-        parts.setdefault(_part(document[0] >> _VERSION_BITS), []).append(document)
+    for position, version, text in documents:
+        rowid = (_place(position) << _VERSION_BITS) + version
+        parts.setdefault(_part(position), []).append((rowid, text))
     return parts
 
 
@@ -489,7 +514,7 @@ def _expression(query: EventQuery) -> str | None:
 
     Only trigrams in quotes stand in it, so nothing of the query is syntax.
     """
-    indexed = [term for term in map(_encodable, query.terms) if len(term) >= 3]
+    indexed = [term for term in map(_folded, query.terms) if len(term) >= 3]
     if not indexed or (query.match == "any" and len(indexed) < len(query.terms)):
         return None
     groups = (" AND ".join(map(_quoted, _trigrams(term))) for term in indexed)
@@ -511,10 +536,13 @@ def _quoted(trigram: str) -> str:
 
 def _indexed(text: str) -> str:
     """What is indexed of a message."""
-    compared = _encodable(searchable(text[:MAX_INDEXED]))
+    compared = _folded(searchable(text[:MAX_INDEXED]))
     return compared + _LONG if len(text) > MAX_INDEXED else compared
 
 
-def _encodable(text: str) -> str:
-    """The text without what ends a text for the tokenizer (NUL) or has no UTF-8 form (lone surrogates)."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "?")
+def _folded(text: str) -> str:
+    """The text in as many characters, folded, and without what ends a text for the tokenizer (NUL).
+
+    Lone surrogates, which have no UTF-8 form, are among what is folded.
+    """
+    return _FOLDED.sub(lambda run: run[0].translate(_STAND_INS), text).replace("\0", "?")
