@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -19,6 +19,9 @@ from turnlog.application.storage import storage_errors
 from turnlog.application.streams import SessionStreams, id_form
 from turnlog.domain.events import EventIdTaken, StreamEvent, as_uuid
 from turnlog.domain.ids import entry_id, own_event_id_version
+
+LEDGER_MODEL: Final = "ledger"
+"""What the ledger is called among what is compared with the log and made anew from it."""
 
 
 class Ledger(Protocol):

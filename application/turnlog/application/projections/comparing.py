@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
+from turnlog.application.projections.errors import LOST
 from turnlog.application.projections.maintaining import Comparison, Difference, Progress
 from turnlog.application.projections.replaying import Builder, StoredLog
 
@@ -19,10 +20,18 @@ Rows: TypeAlias = Mapping[UUID, Sequence[Mapping[str, Any]]]
 MOST: Final = 1000
 """Differences of one model that are named."""
 
+GONE: Final = "its table is gone: rebuild it"
+
+_NAMED: Final = 3
+"""Events that are named of many rows of one session."""
+
 
 @dataclass(frozen=True)
 class Unequal:
-    """Rows of one kind that only the store has, and those that only the replay has."""
+    """Rows of one kind that only the store has, and those that only the replay has.
+
+    Those of an event are known by its `event_id`.
+    """
 
     kind: str
     stored: Rows
@@ -33,8 +42,8 @@ class ComparedRows(ABC, Generic[C]):
     """The rows of a store, and those that a replay made beside them."""
 
     @abstractmethod
-    def rules(self, cursor: C) -> Iterator[tuple[str, int, int]]:
-        """By read model whose rule is not this code's: which one it has, and which this code has."""
+    def unusable(self, cursor: C) -> Iterator[tuple[str, str]]:
+        """By name models that cannot be compared, as they were made by another rule or are gone: why not."""
 
     @abstractmethod
     def unequal(self, cursor: C, model: str) -> Iterator[Unequal]:
@@ -74,8 +83,8 @@ class Compared(Generic[C]):
         newest = self.log.newest(cursor)
         stops = dict(self.stops)
         found: list[Difference] = []
-        for name, made_by, rule in self.rows.rules(cursor):
-            found.append(Difference(name, f"made by rule {made_by}, not {rule}: rebuild it"))
+        for name, why in self.rows.unusable(cursor):
+            found.append(Difference(name, why))
             stops.pop(name, None)
         last = 0
         for stop in sorted({0, newest, *stops.values()}):
@@ -135,20 +144,43 @@ class Compared(Generic[C]):
         return Difference(model, what, self.rows.name_of(cursor, aggregate_id), aggregate_id.hex)
 
 
+def of_rule(made_by: int, rule: int) -> str:
+    """Why a model cannot be compared that another rule than this code's made."""
+    return GONE if made_by == LOST else f"made by rule {made_by}, not {rule}: rebuild it"
+
+
 def _told(unequal: Unequal) -> Iterator[tuple[UUID, str]]:
     """By session, what is on one side only."""
     for aggregate_id in dict.fromkeys((*unequal.stored, *unequal.derived)):
         one, other = unequal.stored.get(aggregate_id, ()), unequal.derived.get(aggregate_id, ())
-        if len(one) == 1 and len(other) == 1:
+        if len(one) == 1 and len(other) == 1 and _event_of(one[0]) == _event_of(other[0]):
             (stored,), (derived,) = one, other
             columns = [name for name in stored if stored[name] != derived[name]]
             named = (f"{name} is {stored[name]!r}, not {derived[name]!r}" for name in columns)
-            yield aggregate_id, ", ".join(named)
+            yield aggregate_id, f"{_of_event(stored)}{', '.join(named)}"
         else:
             if one:
-                yield aggregate_id, f"{unequal.kind} that the log does not lead to ({len(one)})"
+                yield aggregate_id, f"{unequal.kind} that the log does not lead to {_counted(one)}"
             if other:
-                yield aggregate_id, f"{unequal.kind} is missing ({len(other)})"
+                yield aggregate_id, f"{unequal.kind} is missing {_counted(other)}"
+
+
+def _event_of(row: Mapping[str, Any]) -> str | None:
+    return row.get("event_id")
+
+
+def _of_event(row: Mapping[str, Any]) -> str:
+    """Which event a row is of, in front of what is said about it."""
+    event_id = _event_of(row)
+    return "" if event_id is None else f"{event_id!r}: "
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many rows these are, and of which events the first ones."""
+    ids = sorted(repr(event_id) for row in rows if (event_id := _event_of(row)) is not None)
+    if not ids:
+        return f"({len(rows)})"
+    return f"({len(rows)}: {', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
 
 
 def _shown(versions: list[int]) -> str:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from turnlog.domain.errors import StorageError, TurnlogError
+
+LOST: Final = 0
+"""What stands for the rule of rows that are gone: their tables were dropped, and are empty if made again."""
 
 
 class ReadModelOutdatedError(StorageError):
-    """The rows of a read model were made by another rule than this code's. Nothing was read or written."""
+    """The rows of a read model are gone (`found` is 0), or were made by another rule than this code's.
+
+    Nothing was read or written.
+    """
 
     def __init__(self, name: str, found: int, expected: int) -> None:
+        what = (
+            "is gone: its tables were dropped"
+            if found == LOST
+            else f"was made by its rule {found}, this version of turnlog has rule {expected}"
+        )
         super().__init__(
-            f"The read model {name!r} was made by its rule {found}, this version of turnlog has rule "
-            f"{expected}. Run `turnlog rebuild {name}`: the log has all that it needs."
+            f"The read model {name!r} {what}. Run `turnlog rebuild {name}`: the log has all that it needs."
         )
         self.name = name
         self.found = found

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-MODELS: Final = ("view", "recall", "directory")
-"""The names of the read models."""
+from turnlog.application.ledger import LEDGER_MODEL
+from turnlog.domain.errors import InvalidSettingError, StorageError
+
+MODELS: Final = ("view", "recall", "directory", LEDGER_MODEL)
+"""The names of the read models, and of the ledger: appends rely on it, and it follows from the log too."""
 
 Progress = Callable[[int], object]
 """Told how many more events were read."""
@@ -52,7 +55,10 @@ class Comparison:
 
 
 class ReadModels(ABC):
-    """The read models of one store: rebuilt from its log, and compared with it."""
+    """The read models of one store and its ledger of event ids: rebuilt from its log, and compared with it.
+
+    Where no recorder writes rows about sessions, the ledger is streams of the log and no model of these.
+    """
 
     @abstractmethod
     def log_size(self) -> int:
@@ -60,13 +66,14 @@ class ReadModels(ABC):
 
     @abstractmethod
     def present(self) -> tuple[str, ...]:
-        """The names of the read models that the store has; the view is made by its first rebuild."""
+        """The names of those that the store has; the view is made by its first rebuild."""
 
     @abstractmethod
     def rebuild(
-        self, models: Collection[str] = MODELS, progress: Progress | None = None
+        self, models: Collection[str] | None = None, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
-        """Make the models anew from the log. Readers have the former rows until the new ones are complete.
+        """Make the models anew from the log, without names all. Readers have the former rows until the new
+        ones are complete.
 
         Writers go on meanwhile; new and former rows are exchanged in one transaction. A rebuild that is
         interrupted leaves nothing behind. Raises `StorageError`, `InvalidSettingError`.
@@ -85,3 +92,17 @@ class ReadModels(ABC):
 
         Raises `StorageError`.
         """
+
+
+def wanted_models(models: Collection[str] | None, *, keeps_ledger: bool) -> frozenset[str]:
+    """Which of the models are meant. Raises `InvalidSettingError`, `StorageError`."""
+    if models is None:
+        return frozenset(MODELS if keeps_ledger else (name for name in MODELS if name != LEDGER_MODEL))
+    wanted = frozenset(models)
+    if not wanted or not wanted <= set(MODELS):
+        raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
+    if LEDGER_MODEL in wanted and not keeps_ledger:
+        raise StorageError(
+            "The ledger of this store is streams in its log, so there are no rows of it to rebuild."
+        )
+    return wanted

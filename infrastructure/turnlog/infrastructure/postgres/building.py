@@ -16,6 +16,7 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import Cursor, sql
 from psycopg.rows import DictRow
 
+from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections import replaying
 from turnlog.application.projections.batches import Positioned, by_stream
 from turnlog.application.projections.replaying import StoredLog
@@ -29,7 +30,7 @@ from turnlog.domain.events import (
     StreamEvent,
     as_uuid,
 )
-from turnlog.infrastructure.postgres import catching_up, recall, rules, tables, view
+from turnlog.infrastructure.postgres import catching_up, ledger, recall, rules, tables, view
 from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
 from turnlog.infrastructure.postgres.tables import Names, Tables
 
@@ -130,6 +131,7 @@ _INDEXED: Final[LiteralString] = """
 """
 
 _KEYS: Final = {
+    "ids": ("aggregate_id", "event_id"),
     "sessions": ("position",),
     "ended": ("position",),
     "metadata": ("position",),
@@ -239,6 +241,37 @@ class DirectoryBuilder:
         _exchange(cursor, self._real, self._made, ("ended", "sessions", "metadata", "by_metadata"))
         cursor.execute(self._real.sql(_GO_ON_BEHIND), (self._real.regclass("sessions"),))
         rules.write(cursor, self._real, self.name, DIRECTORY_RULE)
+
+
+class LedgerBuilder:
+    """The ledger of event ids."""
+
+    name = LEDGER_MODEL
+
+    def __init__(self, real: Tables, made: Tables) -> None:
+        self._real = real
+        self._made = made
+
+    def begin(self, cursor: Cursor[DictRow]) -> None:
+        """Make its table."""
+        _create_rows(cursor, self._made)
+
+    def apply(self, cursor: Cursor[DictRow], page: Sequence[Positioned]) -> None:
+        """Go on by a page."""
+        ledger.follow(cursor, self._made, (item.event for item in page if item.event is not None))
+
+    def settle(self, cursor: Cursor[DictRow], upto: int) -> None:  # noqa: ARG002 - nothing is left to do
+        """Let the exchange know how much there is."""
+        _analyze(cursor, self._made, ("ids",))
+
+    def finish(self, cursor: Cursor[DictRow], tail: Sequence[Positioned]) -> bool:
+        """Apply the last events."""
+        self.apply(cursor, tail)
+        return True
+
+    def swap(self, cursor: Cursor[DictRow]) -> None:
+        """Exchange what differs."""
+        _exchange(cursor, self._real, self._made, ("ids",))
 
 
 class ViewBuilder:

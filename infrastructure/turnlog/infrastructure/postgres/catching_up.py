@@ -29,7 +29,7 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.postgres import directory, eraser, recall, rules, tables
+from turnlog.infrastructure.postgres import directory, eraser, ledger, recall, rules, tables
 from turnlog.infrastructure.postgres.pool import once_more
 from turnlog.infrastructure.postgres.redacting import redact
 from turnlog.infrastructure.postgres.rows import changes_of
@@ -194,10 +194,8 @@ def session_events(mapper: Mapper[Any], rows: Iterable[DictRow]) -> Iterable[Str
                 yield event
 
 
-def apply(
-    cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[StreamEvent], *, ledger: bool = False
-) -> None:
-    """Write the rows that follow from these events, with the entries of the ledger if that is asked for.
+def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[StreamEvent]) -> None:
+    """Write the rows that follow from these events, but for the ledger.
 
     Of a session that was erased before, nothing is known that could be listed.
     """
@@ -210,10 +208,7 @@ def apply(
     known.update(row["aggregate_id"] for row in held.fetchall())
     changes = changes_of(event for event in told if as_uuid(event.originator_id) in known)
     if changes:
-        sessions, entries = changes.as_json()
-        cursor.execute(
-            names.sql("SELECT {write_rows}(%s::json, %s::json)"), (sessions, entries if ledger else None)
-        )
+        cursor.execute(names.sql("SELECT {write_rows}(%s::json, NULL)"), (changes.as_json()[0],))
 
 
 def _asks_for_erasure(event: object) -> bool:
@@ -268,14 +263,7 @@ def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, 
     cursor.execute(names.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]
-        changes = changes_of(
-            event for event in session_events(mapper, page) if not isinstance(event, EventErased)
-        )
-        if changes:
-            cursor.execute(names.sql("SELECT {write_rows}(NULL, %s::json)"), (changes.as_json()[1],))
-    cursor.execute(
-        names.sql("DELETE FROM {ids} USING {ended} WHERE {ids}.aggregate_id = {ended}.aggregate_id")
-    )
+        ledger.follow(cursor, names, session_events(mapper, page))
 
 
 def make_all(
@@ -299,7 +287,9 @@ def make_all(
     index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]
-        apply(cursor, names, list(session_events(mapper, page)), ledger=True)
+        events = list(session_events(mapper, page))
+        ledger.follow(cursor, names, events)
+        apply(cursor, names, events)
         for row in page:
             if row["topic"] in (SessionDeleted.TOPIC, ContentRedacted.TOPIC):
                 _complete(cursor, names, index, mapper, stored_event(row))

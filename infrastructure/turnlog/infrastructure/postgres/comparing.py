@@ -9,12 +9,13 @@ from uuid import UUID
 from psycopg import Cursor, sql
 from psycopg.rows import DictRow
 
-from turnlog.application.projections.comparing import MOST, ComparedRows, Unequal
+from turnlog.application.ledger import LEDGER_MODEL
+from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, Unequal, of_rule
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.postgres import rules
 from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
-from turnlog.infrastructure.postgres.tables import Names, Tables
+from turnlog.infrastructure.postgres.tables import Names, Tables, is_missing
 
 _DIRECTORY: Final[LiteralString] = """
     SELECT aggregate_id, position, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
@@ -29,6 +30,8 @@ _METADATA: Final[LiteralString] = """
     SELECT aggregate_id, hash FROM {by_metadata} JOIN {sessions} USING (position)
 """
 
+_LEDGER: Final[LiteralString] = "SELECT aggregate_id, event_id, version FROM {ids}"
+
 _VIEWS: Final[LiteralString] = "SELECT aggregate_id, version, messages, named FROM {views}"
 
 _VIEW_MESSAGES: Final[LiteralString] = """
@@ -42,6 +45,7 @@ _SELECTS: Final[dict[str, tuple[tuple[str, LiteralString], ...]]] = {
         ("a metadata entry", _METADATA),
     ),
     VIEW_MODEL: (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
+    LEDGER_MODEL: (("an event id", _LEDGER),),
 }
 
 _RECALL: Final[LiteralString] = """
@@ -72,19 +76,24 @@ _VIEW_VERSIONS: Final[LiteralString] = """
 class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
     """The rows of the tables in use, and of those that were made."""
 
-    def __init__(self, real: Tables, made: Tables, real_view: Names, made_view: Names) -> None:
+    def __init__(
+        self, real: Tables, made: Tables, real_view: Names, made_view: Names, *, has_ledger: bool
+    ) -> None:
         self._real, self._made = real, made
+        self._has_ledger = has_ledger
         self._real_view, self._made_view = real_view, made_view
 
-    def rules(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, int, int]]:
-        """Models that were made by another rule."""
+    def unusable(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, str]]:
+        """Models that were made by another rule, and a ledger that is gone."""
+        if self._has_ledger and is_missing(cursor, "to_regclass", self._real.regclass("ids")):
+            yield LEDGER_MODEL, GONE
         for names, name, rule in (
             (self._real, DIRECTORY_MODEL, DIRECTORY_RULE),
             (self._real_view, VIEW_MODEL, VIEW_RULE),
         ):
             made_by = rules.rule_of(cursor, names, name)
             if made_by is not None and made_by != rule:
-                yield name, made_by, rule
+                yield name, of_rule(made_by, rule)
 
     def unequal(self, cursor: Cursor[DictRow], model: str) -> Iterator[Unequal]:
         """What is in one of the tables only."""

@@ -12,6 +12,7 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import Connection, Cursor
 from psycopg.rows import DictRow
 
+from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.ports import keeps_recall
 from turnlog.application.projections.comparing import Compared
 from turnlog.application.projections.maintaining import (
@@ -20,6 +21,7 @@ from turnlog.application.projections.maintaining import (
     Progress,
     ReadModels,
     Rebuilt,
+    wanted_models,
 )
 from turnlog.application.projections.replaying import Builder, Replay
 from turnlog.application.projections.view_store import TRACKED_AS
@@ -29,6 +31,7 @@ from turnlog.infrastructure.postgres import tables, view
 from turnlog.infrastructure.postgres.building import (
     BESIDE,
     DirectoryBuilder,
+    LedgerBuilder,
     PostgresStoredLog,
     RecallBuilder,
     ViewBuilder,
@@ -77,18 +80,18 @@ class PostgresReadModels(ReadModels):
             return self._present(connection.cursor())
 
     def rebuild(
-        self, models: Collection[str] = MODELS, progress: Progress | None = None
+        self, models: Collection[str] | None = None, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
         """Make the models anew in temporary tables, then exchange what differs in one transaction."""
         with storage_errors():
-            self._require(models)
+            wanted = self._wanted(models)
             if isinstance(self._recorder, SessionRows):
                 self._recorder.complete(self._log.mapper)
             rows = self._caught_up_rows()
             with self._connection() as connection:
                 with _transaction(connection) as cursor:
                     store = self._view_store(cursor)
-                builders = self._builders(models, store, is_caught_up=rows is not None)
+                builders = self._builders(wanted, store, is_caught_up=rows is not None)
                 names = [builder.name for builder in builders]
                 replay = Replay(
                     self._log,
@@ -121,21 +124,23 @@ class PostgresReadModels(ReadModels):
                     builders.append(
                         RecallBuilder(log, self._recorder, kind, with_directory=True, like_the_real_one=True)
                     )
+                if LEDGER_MODEL in there:
+                    builders.append(LedgerBuilder(real, made))
                 for builder in builders:
                     builder.begin(cursor)
-            rows = PostgresComparedRows(real, made, views.real, views.made)
+            rows = PostgresComparedRows(real, made, views.real, views.made, has_ledger=not kind)
             with _transaction(connection, _ONE_READ) as cursor:
                 stops = self._stops(cursor, there, real if kind else None, views)
                 return Compared(log, rows, builders, stops).run(cursor, progress)
 
-    def _require(self, models: Collection[str]) -> None:
-        wanted = set(models)
-        if not wanted or not wanted <= set(MODELS):
-            raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
+    def _wanted(self, models: Collection[str] | None) -> frozenset[str]:
+        has_rows = isinstance(self._recorder, SessionRows) or has_session_rows(self._recorder)
+        wanted = wanted_models(models, keeps_ledger=has_rows)
         if "recall" in wanted and not self._keeps_recall:
             raise StorageError(
                 "This application keeps no index of what was said, so there is none to rebuild."
             )
+        return wanted
 
     def _builders(
         self, models: Collection[str], store: PostgresViewStore, *, is_caught_up: bool
@@ -150,6 +155,8 @@ class PostgresReadModels(ReadModels):
             builders.append(ViewBuilder(store.tables))
         if "recall" in models:
             builders.append(RecallBuilder(self._log, self._recorder, kind, with_directory=with_directory))
+        if LEDGER_MODEL in models:
+            builders.append(LedgerBuilder(*self._tables("")))
         return builders
 
     def _tables(self, kind: str) -> tuple[tables.Tables, tables.Tables]:
@@ -191,6 +198,7 @@ class PostgresReadModels(ReadModels):
             "view": has(self._view_store(cursor).tables, "views"),
             "recall": has_rows and self._keeps_recall,
             "directory": has_rows,
+            LEDGER_MODEL: has(self._tables("")[0], "sessions") and has(self._tables("")[0], "ids"),
         }
         return tuple(name for name in MODELS if held[name])
 

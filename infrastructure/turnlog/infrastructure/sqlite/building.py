@@ -13,6 +13,7 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 
+from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections import replaying
 from turnlog.application.projections.batches import Positioned, by_stream
 from turnlog.application.projections.replaying import StoredLog
@@ -28,8 +29,8 @@ from turnlog.domain.events import (
     StreamEvent,
     as_uuid,
 )
-from turnlog.infrastructure.sqlite import directory, eraser, recall, rules, view
-from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS
+from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall, rules, view
+from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS, tracked
 
 
 class SqliteStoredLog(StoredLog[SQLiteCursor]):
@@ -111,6 +112,7 @@ class DirectoryBuilder:
 
     def __init__(self, *, is_caught_up: bool = False) -> None:
         self._is_caught_up = is_caught_up
+        self._has_former = True
         self._tracked = 0
         self._ends: list[tuple[int, SessionDeleted | ContentRedacted]] = []
 
@@ -118,14 +120,16 @@ class DirectoryBuilder:
         """Make its tables, without what only readers need."""
         for statement in _tables(directory.CREATE):
             cursor.execute(statement)
-        self._tracked = _tracked(cursor) if self._is_caught_up else 0
+        self._has_former = rules.has_tables(cursor, *directory.TABLES)
+        self._tracked = tracked(cursor, TRACKED_AS) if self._is_caught_up else 0
 
     def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
         """Go on by a page."""
         if self._is_caught_up:
             self._note_ends(page)
         for aggregate_id, events in by_stream(page).items():
-            if isinstance(events[0], EventErased) and events[0].originator_version == 0:
+            is_erased = isinstance(events[0], EventErased) and events[0].originator_version == 0
+            if is_erased and self._has_former:
                 cursor.execute(
                     "INSERT OR IGNORE INTO temp.turnlog_sessions SELECT * FROM main.turnlog_sessions "
                     "WHERE aggregate_id = ? AND deleted = 1",
@@ -144,19 +148,19 @@ class DirectoryBuilder:
         return True
 
     def swap(self, cursor: SQLiteCursor) -> None:
-        """Exchange the rows. Where positions change, the index that knows them is built anew too."""
+        """Exchange the rows. Where positions change or were lost, the index that knows them is built anew."""
         cursor.execute(
-            "SELECT 1 FROM main.turnlog_sessions AS former JOIN temp.turnlog_sessions AS new "
-            "USING (aggregate_id) WHERE former.position <> new.position LIMIT 1"
+            "SELECT 1 FROM temp.turnlog_sessions AS new LEFT JOIN main.turnlog_sessions AS former "
+            "USING (aggregate_id) WHERE former.position IS NOT new.position LIMIT 1"
         )
         if cursor.fetchone() is not None and rules.has_tables(cursor, "turnlog_recall_mark"):
             cursor.execute("DELETE FROM main.turnlog_recall_mark")
         _exchange(cursor, directory.CREATE)
         rules.write(cursor, self.name, directory.DIRECTORY_RULE)
         if self._is_caught_up:
-            tracked = _tracked(cursor)
+            reached = tracked(cursor, TRACKED_AS)
             for position, event in self._ends:
-                if position <= tracked:
+                if position <= reached:
                     continue
                 if isinstance(event, SessionDeleted):
                     eraser.remember(cursor, event, eraser.DUE)
@@ -173,6 +177,34 @@ class DirectoryBuilder:
                 isinstance(event, SessionDeleted) and not event.keeps_content
             ):
                 self._ends.append((item.position, event))
+
+
+class LedgerBuilder:
+    """The ledger of event ids."""
+
+    name = LEDGER_MODEL
+
+    def begin(self, cursor: SQLiteCursor) -> None:
+        """Make its table."""
+        for statement in _tables(ledger.CREATE):
+            cursor.execute(statement)
+
+    def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
+        """Go on by a page."""
+        for aggregate_id, events in by_stream(page).items():
+            ledger.follow(cursor, aggregate_id, events)
+
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
+        """Nothing is left to do."""
+
+    def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
+        """Apply the last events."""
+        self.apply(cursor, tail)
+        return True
+
+    def swap(self, cursor: SQLiteCursor) -> None:
+        """Exchange the rows."""
+        _exchange(cursor, ledger.CREATE)
 
 
 class ViewBuilder:
@@ -302,12 +334,6 @@ def _documents(events: Sequence[StreamEvent], position: int) -> Iterator[recall.
             document = recall.document_of(event, position)
             if document is not None:
                 yield document
-
-
-def _tracked(cursor: SQLiteCursor) -> int:
-    """How far the rows were caught up."""
-    cursor.execute("SELECT max(notification_id) FROM tracking WHERE application_name = ?", (TRACKED_AS,))
-    return int(cursor.fetchone()[0] or 0)
 
 
 def _position(cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:

@@ -28,7 +28,7 @@ from turnlog.domain.events import (
 )
 from turnlog.domain.query import EventQuery
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
-from turnlog.infrastructure.sqlite.secure import writing
+from turnlog.infrastructure.sqlite.secure import take_the_lock, writing
 
 TRACKED_AS: Final = "turnlog.rows"
 """The name under which the tracking row says how far the rows got."""
@@ -60,7 +60,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def has_tables(self) -> bool:
         """Whether the tables are there."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            return {"tracking", "turnlog_sessions", "turnlog_redactions"} <= tables(cursor)
+            return {"tracking", *directory.TABLES, "turnlog_redactions"} <= tables(cursor)
 
     def create_table(self) -> None:
         """Create what is missing; another process may do so at the same time."""
@@ -69,6 +69,16 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         except IntegrityError:
             if not self.has_tables():
                 raise
+
+    def _create_table(self, c: SQLiteCursor) -> None:
+        """Where tables of the directory are missing, it is caught up with from the beginning."""
+        take_the_lock(c)
+        begins = not set(directory.TABLES) <= tables(c)
+        super()._create_table(c)
+        if begins:
+            for table in (*directory.TABLES, *(["turnlog_recall_mark"] if self.index is not None else [])):
+                c.execute(f"DELETE FROM {table}")  # noqa: S608 - one of these
+            c.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
 
     def catch_up(self, *, index: bool = False) -> None:
         """Apply what is missing, in the index too if that is asked for."""
@@ -114,16 +124,6 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         pending = eraser.overwrite_content(cursor, self._events, self._mapper, redaction)
         eraser.remember_redaction(cursor, redaction, eraser.ANEW if anew else pending)
 
-    def lacks_only_ledger(self, cursor: SQLiteCursor) -> bool:
-        """Whether all rows were kept, and the table of event ids is gone: nobody caught up with them."""
-        names = tables(cursor)
-        if "turnlog_sessions" not in names:
-            return False
-        if "tracking" in names and self._max_tracking_id(TRACKED_AS, cursor):
-            return False
-        cursor.execute("SELECT 1 FROM turnlog_sessions LIMIT 1")
-        return cursor.fetchone() is not None
-
     def make_ledger(self, cursor: SQLiteCursor) -> None:
         """Make the entries of all event ids anew, in the caller's transaction."""
         last = 0
@@ -133,9 +133,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
 
     def _note_ids(self, cursor: SQLiteCursor, page: Sequence[Any]) -> None:
         for aggregate_id, events in by_stream(map(self._event, page)).items():
-            ledger.insert(cursor, aggregate_id, events)
-            if isinstance(events[-1], SessionDeleted):
-                ledger.remove(cursor, aggregate_id)
+            ledger.follow(cursor, aggregate_id, events)
 
     def make_all(self, cursor: SQLiteCursor) -> None:
         """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
@@ -225,6 +223,23 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             return None
         vars(event)["originator_id"] = stored.originator_id
         return event
+
+
+def lacks_only_ledger(cursor: SQLiteCursor) -> bool:
+    """Whether all rows were kept, and the table of event ids is gone: nobody caught up with them."""
+    names = tables(cursor)
+    if "turnlog_event_ids" in names or "turnlog_sessions" not in names or tracked(cursor, TRACKED_AS):
+        return False
+    cursor.execute("SELECT 1 FROM main.turnlog_sessions LIMIT 1")
+    return cursor.fetchone() is not None
+
+
+def tracked(cursor: SQLiteCursor, name: str) -> int:
+    """How far the rows got whose tracking row has this name, 0 where there is none."""
+    if "tracking" not in tables(cursor):
+        return 0
+    cursor.execute("SELECT max(notification_id) FROM tracking WHERE application_name = ?", (name,))
+    return int(cursor.fetchone()[0] or 0)
 
 
 def apply(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:

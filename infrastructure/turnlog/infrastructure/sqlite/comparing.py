@@ -8,11 +8,15 @@ from uuid import UUID
 
 from eventsourcing.sqlite import SQLiteCursor
 
-from turnlog.application.projections.comparing import MOST, ComparedRows, Unequal
+from turnlog.application.ledger import LEDGER_MODEL
+from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, Unequal, of_rule
+from turnlog.application.projections.errors import LOST
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
+from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.sqlite import directory, recall, rules
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
+from turnlog.infrastructure.sqlite.catching_up import lacks_only_ledger, tracked
 
 _DIRECTORY: Final = """
     SELECT aggregate_id, position, namespace, session_id, created_at, modified_at, expires_at, idle,
@@ -32,9 +36,12 @@ _VIEW_MESSAGES: Final = """
     SELECT aggregate_id, place, version, event_id, role, branch, synthetic FROM {schema}.turnlog_view_messages
 """
 
+_LEDGER: Final = "SELECT aggregate_id, event_id, version FROM {schema}.turnlog_event_ids"
+
 _SELECTS: Final = {
-    "directory": (("a row", _DIRECTORY), ("a metadata entry", _METADATA)),
-    "view": (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
+    directory.DIRECTORY_MODEL: (("a row", _DIRECTORY), ("a metadata entry", _METADATA)),
+    VIEW_MODEL: (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
+    LEDGER_MODEL: (("an event id", _LEDGER),),
 }
 
 _PAGE: Final = 500
@@ -43,34 +50,34 @@ _PAGE: Final = 500
 def stops(cursor: SQLiteCursor, index: recall.SqliteRecallIndex | None, newest: int) -> dict[str, int]:
     """How far each model got; a model that was never made is left out."""
     found: dict[str, int] = {}
-    if rules.has_tables(cursor, "turnlog_sessions"):
-        has_rows = rules.has_tables(cursor, "turnlog_event_ids")
-        found["directory"] = newest if has_rows else _tracked(cursor, ROWS_TRACKED_AS)
+    has_ledger = rules.has_tables(cursor, "turnlog_event_ids")
+    if rules.has_tables(cursor, *directory.TABLES):
+        has_rows = has_ledger or lacks_only_ledger(cursor)
+        found["directory"] = newest if has_rows else tracked(cursor, ROWS_TRACKED_AS)
+    if has_ledger:
+        found[LEDGER_MODEL] = newest
     if rules.has_tables(cursor, "turnlog_views"):
-        found["view"] = _tracked(cursor, VIEW_TRACKED_AS)
-    if index is not None and rules.has_tables(cursor, "turnlog_recall_mark"):
+        found["view"] = tracked(cursor, VIEW_TRACKED_AS)
+    knows_positions = "directory" in found and not directory.is_lost(cursor)
+    if index is not None and knows_positions and rules.has_tables(cursor, "turnlog_recall_mark"):
         mark = index.mark(cursor)
         if mark is not None:
             found["recall"] = mark
     return found
 
 
-def _tracked(cursor: SQLiteCursor, name: str) -> int:
-    if not rules.has_tables(cursor, "tracking"):
-        return 0
-    cursor.execute("SELECT max(notification_id) FROM tracking WHERE application_name = ?", (name,))
-    return int(cursor.fetchone()[0] or 0)
-
-
 class SqliteComparedRows(ComparedRows[SQLiteCursor]):
     """The rows of a file, and those in temporary tables."""
 
-    def rules(self, cursor: SQLiteCursor) -> Iterator[tuple[str, int, int]]:
-        """Models that were made by another rule."""
-        for name, rule in (("directory", directory.DIRECTORY_RULE), ("view", VIEW_RULE)):
-            made_by = rules.rule_of(cursor, name)
+    def unusable(self, cursor: SQLiteCursor) -> Iterator[tuple[str, str]]:
+        """Models that were made by another rule, and a ledger or a directory that is gone."""
+        if lacks_only_ledger(cursor):
+            yield LEDGER_MODEL, GONE
+        for name, rule in ((directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE), (VIEW_MODEL, VIEW_RULE)):
+            is_lost = name == directory.DIRECTORY_MODEL and directory.is_lost(cursor)
+            made_by = LOST if is_lost else rules.rule_of(cursor, name)
             if made_by is not None and made_by != rule:
-                yield name, made_by, rule
+                yield name, of_rule(made_by, rule)
 
     def unequal(self, cursor: SQLiteCursor, model: str) -> Iterator[Unequal]:
         """What is in one of the tables only."""
@@ -101,7 +108,8 @@ class SqliteComparedRows(ComparedRows[SQLiteCursor]):
 
     def name_of(self, cursor: SQLiteCursor, aggregate_id: UUID) -> str | None:
         """The session id."""
-        for schema in ("temp", "main"):
+        schemas = ("temp", "main") if rules.has_tables(cursor, "turnlog_sessions") else ("temp",)
+        for schema in schemas:
             cursor.execute(
                 f"SELECT session_id FROM {schema}.turnlog_sessions WHERE aggregate_id = ?",  # noqa: S608
                 (aggregate_id.bytes,),

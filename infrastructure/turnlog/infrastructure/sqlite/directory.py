@@ -16,6 +16,7 @@ from uuid import UUID
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from turnlog.application.ports import RecordedHead, SessionRow
+from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -27,6 +28,7 @@ from turnlog.domain.events import (
 )
 from turnlog.domain.ids import is_utf8
 from turnlog.domain.json_text import from_json_text, sorted_json_text
+from turnlog.infrastructure.sqlite import rules
 
 DIRECTORY_MODEL: Final = "directory"
 
@@ -77,6 +79,8 @@ CREATE = (
     ) WITHOUT ROWID
     """,
 )
+
+TABLES: Final = ("turnlog_sessions", "turnlog_metadata", "turnlog_session_metadata")
 
 _OPEN = """
     INSERT INTO turnlog_sessions (aggregate_id, namespace, session_id, created_at, modified_at,
@@ -129,6 +133,20 @@ _MOST = 2**62
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def is_lost(cursor: SQLiteCursor) -> bool:
+    """Whether tables of it were dropped where a recorder writes its rows, and it was not rebuilt since."""
+    if rules.rule_of(cursor, DIRECTORY_MODEL) == LOST:
+        return True
+    return rules.has_tables(cursor, "turnlog_event_ids") and not rules.has_tables(cursor, *TABLES)
+
+
+def require(cursor: SQLiteCursor) -> None:
+    """`ReadModelOutdatedError` where it is lost, or was made by another rule."""
+    if is_lost(cursor):
+        raise ReadModelOutdatedError(DIRECTORY_MODEL, LOST, DIRECTORY_RULE)
+    rules.require(cursor, DIRECTORY_MODEL, DIRECTORY_RULE)
 
 
 def holds(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:

@@ -8,7 +8,7 @@ from uuid import UUID
 from eventsourcing.sqlite import SQLiteCursor
 
 from turnlog.application.ledger import needs_entry
-from turnlog.domain.events import StreamEvent
+from turnlog.domain.events import SessionDeleted, StreamEvent
 
 CREATE = (
     """
@@ -25,13 +25,17 @@ CREATE = (
 
 def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
     """Write the entries of these events of one stream; a taken id breaks the unique rule of the table."""
-    for event in events:
-        event_id = needs_entry(event)
-        if event_id is not None:
-            cursor.execute(
-                "INSERT INTO turnlog_event_ids VALUES (?, ?, ?)",
-                (aggregate_id.bytes, event_id, event.originator_version),
-            )
+    _write(cursor, "INSERT INTO turnlog_event_ids VALUES (?, ?, ?)", aggregate_id, events)
+
+
+def follow(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
+    """Bring entries that are made from the log on by these events of one stream.
+
+    An id that the log has twice, as one can that was written without its ledger, is where it was first.
+    """
+    _write(cursor, "INSERT OR IGNORE INTO turnlog_event_ids VALUES (?, ?, ?)", aggregate_id, events)
+    if isinstance(events[-1], SessionDeleted):
+        remove(cursor, aggregate_id)
 
 
 def remove(cursor: SQLiteCursor, aggregate_id: UUID) -> None:
@@ -47,3 +51,10 @@ def version_of(cursor: SQLiteCursor, aggregate_id: UUID, event_id: str) -> int |
     )
     row = cursor.fetchone()
     return None if row is None else row[0]
+
+
+def _write(cursor: SQLiteCursor, insert: str, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
+    for event in events:
+        event_id = needs_entry(event)
+        if event_id is not None:
+            cursor.execute(insert, (aggregate_id.bytes, event_id, event.originator_version))

@@ -15,6 +15,7 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
+from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections.comparing import Compared
 from turnlog.application.projections.maintaining import (
     MODELS,
@@ -22,6 +23,7 @@ from turnlog.application.projections.maintaining import (
     Progress,
     ReadModels,
     Rebuilt,
+    wanted_models,
 )
 from turnlog.application.projections.replaying import Builder, Replay
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
@@ -30,6 +32,7 @@ from turnlog.domain.errors import InvalidSettingError, StorageError
 from turnlog.infrastructure.sqlite import recall, rules
 from turnlog.infrastructure.sqlite.building import (
     DirectoryBuilder,
+    LedgerBuilder,
     RecallBuilder,
     SqliteStoredLog,
     ViewBuilder,
@@ -61,13 +64,18 @@ class SqliteReadModels(ReadModels):
 
     def present(self) -> tuple[str, ...]:
         """The read models that the file has."""
-        tables = {"view": "turnlog_views", "recall": "turnlog_recall_mark", "directory": "turnlog_sessions"}
+        tables = {
+            "view": "turnlog_views",
+            "recall": "turnlog_recall_mark",
+            "directory": "turnlog_sessions",
+            LEDGER_MODEL: "turnlog_event_ids",
+        }
         with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
             found = tuple(name for name in MODELS if rules.has_tables(cursor, tables[name]))
         return found if recall.is_supported() else tuple(name for name in found if name != "recall")
 
     def rebuild(
-        self, models: Collection[str] = MODELS, progress: Progress | None = None
+        self, models: Collection[str] | None = None, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
         """Make the models anew in temporary tables, then exchange them in one transaction."""
         if isinstance(self._recorder, SessionRows):
@@ -99,6 +107,8 @@ class SqliteReadModels(ReadModels):
             index = self._index(lenient=True)
             made = stops(cursor, index, log.newest(cursor))
             builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
+            if LEDGER_MODEL in made:
+                builders.append(LedgerBuilder())
             if index is not None and "recall" in made:
                 builders.append(RecallBuilder(log, index))
             for builder in builders:
@@ -117,13 +127,13 @@ class SqliteReadModels(ReadModels):
             if newest:
                 cursor.execute("INSERT INTO tracking VALUES (?, ?)", (name, newest))
 
-    def _builders(self, connection: SQLiteConnection, models: Collection[str]) -> list[Builder[SQLiteCursor]]:
+    def _builders(
+        self, connection: SQLiteConnection, models: Collection[str] | None
+    ) -> list[Builder[SQLiteCursor]]:
         """In the order in which they need each other."""
-        wanted = set(models)
-        if not wanted or not wanted <= set(MODELS):
-            raise InvalidSettingError(f"The read models are {', '.join(MODELS)}, not {sorted(wanted)}.")
         with connection.transaction(commit=False) as cursor:
             has_rows = self._has_rows(cursor)
+        wanted = wanted_models(models, keeps_ledger=has_rows)
         if not has_rows:
             rows = CaughtUpRows(self._recorder, self._log.mapper)
             if not rows.has_tables():
@@ -139,6 +149,8 @@ class SqliteReadModels(ReadModels):
             if index is None:
                 raise StorageError("This SQLite has no FTS5 with trigrams, so there is no index to rebuild.")
             builders.append(RecallBuilder(self._log, index))
+        if LEDGER_MODEL in wanted:
+            builders.append(LedgerBuilder())
         return builders
 
     def _index(self, *, lenient: bool = False) -> recall.SqliteRecallIndex | None:

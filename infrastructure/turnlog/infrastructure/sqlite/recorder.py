@@ -17,11 +17,18 @@ from eventsourcing.sqlite import (
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
+from turnlog.application.projections.errors import LOST
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall, rules
 from turnlog.infrastructure.sqlite.backup import back_up
-from turnlog.infrastructure.sqlite.catching_up import OUR_TOPICS, CaughtUpRows, by_stream, tables
+from turnlog.infrastructure.sqlite.catching_up import (
+    OUR_TOPICS,
+    CaughtUpRows,
+    by_stream,
+    lacks_only_ledger,
+    tables,
+)
 from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
 from turnlog.infrastructure.sqlite.secure import SecureConnectionPool, secure, writing
 from turnlog.infrastructure.sqlite.subscribing import SqliteSubscriptions
@@ -50,11 +57,11 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     def bind(self, mapper: Mapper[Any]) -> None:
         """Read stored events through this mapper from now on; make the rows that a store lacks.
 
-        Raises `ReadModelOutdatedError` where the rows were made by another rule.
+        Raises `ReadModelOutdatedError` where the directory is gone, or was made by another rule.
         """
         self.complete(mapper)
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            rules.require(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
+            directory.require(cursor)
         self._mapper = mapper
         if not self.keeps_recall and (index := self._index) and index.holds_something():
             unlocked(index.empty)
@@ -134,12 +141,10 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         """Create what is missing. Rows about sessions that were stored without them are made by `bind`."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             names = tables(cursor)
-            if self.events_table_name in names and not _has_rows(names):
-                cursor.execute(
-                    f"SELECT 1 FROM {self.events_table_name} WHERE topic LIKE ? LIMIT 1",  # noqa: S608 - its own table
-                    (f"{OUR_TOPICS}%",),
-                )
-                self._lacks_rows = cursor.fetchone() is not None
+            self._lacks_rows = not _has_rows(names) and self._has_sessions(cursor, names)
+            is_lost = directory.is_lost(cursor) and self._has_sessions(cursor, names)
+        if is_lost:
+            unlocked(self._note_loss)
         if not self._lacks_rows:
             super().create_table()
             if "turnlog_read_models" not in names:
@@ -150,14 +155,30 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         with writing(self.datastore) as cursor:
             if not _has_rows(tables(cursor)):
                 rows = CaughtUpRows(self, mapper)
-                lacks_only_ledger = rows.lacks_only_ledger(cursor)
+                only_ledger = lacks_only_ledger(cursor)
                 self._create_table(cursor)
-                if lacks_only_ledger:
+                if only_ledger:
                     rows.make_ledger(cursor)
                 else:
                     rows.make_all(cursor)
                 rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._lacks_rows = False
+
+    def _has_sessions(self, cursor: SQLiteCursor, names: Collection[str]) -> bool:
+        if self.events_table_name not in names:
+            return False
+        cursor.execute(
+            f"SELECT 1 FROM {self.events_table_name} WHERE topic LIKE ? LIMIT 1",  # noqa: S608 - its own table
+            (f"{OUR_TOPICS}%",),
+        )
+        return cursor.fetchone() is not None
+
+    def _note_loss(self) -> None:
+        """Say that the directory has to be rebuilt, in the transaction that makes empty tables of it."""
+        with writing(self.datastore) as cursor:
+            if directory.is_lost(cursor):
+                self._create_table(cursor)
+                rules.write(cursor, directory.DIRECTORY_MODEL, LOST)
 
     def _write_rule(self) -> None:
         with writing(self.datastore) as cursor:

@@ -16,6 +16,7 @@ class Model(StrEnum):
     VIEW = "view"
     RECALL = "recall"
     DIRECTORY = "directory"
+    LEDGER = "ledger"
 
 
 def rebuild(
@@ -27,14 +28,14 @@ def rebuild(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Make read models anew from the log; readers go on meanwhile."""
+    """Make read models, and the ledger of event ids, anew from the log; others go on meanwhile."""
     from turnlog.infrastructure.cli.maintaining import rebuild_models
 
     return rebuild_models(settings_of(context, db, as_json), None if model is None else model.value)
 
 
 def check(context: typer.Context, db: Database = None, as_json: Json = False) -> int:
-    """Check that log, boundaries and read models agree."""
+    """Check that log, boundaries, read models and the ledger of event ids agree."""
     from turnlog.infrastructure.cli.maintaining import check_database
 
     return check_database(settings_of(context, db, as_json))
