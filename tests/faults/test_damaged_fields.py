@@ -10,8 +10,9 @@ import pytest
 from tests.projections.databases import Database, PostgresSchema, SqliteFile
 
 from turnlog.application import SessionAudit, SessionService
-from turnlog.domain import Message
+from turnlog.domain import CompactionWindow, Message, TurnCountTrigger, WindowCompactionStrategy
 from turnlog.domain.errors import UnreadableEventError
+from turnlog.domain.events import Compacted
 
 SID = "parcel"
 POSITION = 4
@@ -74,3 +75,34 @@ def test_a_rebuild_names_the_event_with_such_a_field(
     database.put_state(POSITION, json.dumps({**fields, name: value}).encode())
     with pytest.raises(UnreadableEventError, match="at version 3 "):
         database.models(sessions.app).rebuild()
+
+
+def boundary_without_state(database: Database) -> None:
+    """A session whose boundary, at version 5, carries no view; what is behind it is no entry."""
+    with database.service() as service:
+        service.create(SID)
+        for number in range(2):
+            service.append_events(SID, [Message.user(f"heron {number}"), Message.assistant("a bird")])
+        service.compact(SID, TurnCountTrigger(1), WindowCompactionStrategy(CompactionWindow.last_turns(1)))
+        service.update_metadata(SID, {"title": "heron"})
+        service.append_message(SID, Message.user("and now?"))
+        (row,) = service.app.recorder.select_notifications(6, 1)
+    assert row.topic == Compacted.TOPIC
+    database.put_state(6, json.dumps({**json.loads(row.state), "state": None}).encode())
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_an_explanation_names_a_boundary_without_its_state(database: Database, version: int) -> None:
+    boundary_without_state(database)
+    with database.service() as service, pytest.raises(UnreadableEventError) as told:
+        SessionAudit(service).explain(SID, service.get_event(SID, version).id)
+    assert (told.value.session_id, told.value.version) == (SID, 5)
+
+
+def test_so_do_views_and_what_differs_between_them(database: Database) -> None:
+    boundary_without_state(database)
+    with database.service() as service:
+        audit = SessionAudit(service)
+        for ask in (lambda: audit.view_at(SID), lambda: audit.diff(SID, 3, 7)):
+            with pytest.raises(UnreadableEventError, match="at version 5 "):
+                ask()

@@ -12,7 +12,7 @@ from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.results import BoundaryRef
 from turnlog.application.core import ServiceCore, require_aware
-from turnlog.application.stored_events import entry_in
+from turnlog.application.stored_events import entry_in, unreadable
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -21,7 +21,7 @@ from turnlog.domain.errors import (
     UnknownVersionError,
     shown,
 )
-from turnlog.domain.events import Compacted
+from turnlog.domain.events import Compacted, EventErased
 from turnlog.domain.ids import check_id
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.state import SessionState
@@ -103,13 +103,19 @@ class AuditCore(ServiceCore):
         """The version whose view an entry stands for."""
         return entry.version
 
-    def _boundary(self, key: SessionKey, version: int | None) -> BoundaryRef | None:
-        """The boundary at this version."""
-        if version is None:
-            return None
-        event = cast("Compacted", self._streams.event_at(key.aggregate_id, version))
-        entry = entry_in(event, key.session_id)
-        assert entry is not None  # noqa: S101 - the state names boundaries only
+    def _newest_boundary(self, key: SessionKey, state: SessionState) -> BoundaryRef | None:
+        """The newest boundary up to this state."""
+        return None if state.boundary is None else self._boundary(key, state.boundary)
+
+    def _boundary(self, key: SessionKey, version: int) -> BoundaryRef:
+        """The boundary at this version. `UnreadableEventError` when there is none that says its view."""
+        event = self._streams.event_at(key.aggregate_id, version)
+        if event is None or isinstance(event, EventErased):
+            raise SessionNotFoundError(key.session_id)
+        entry = entry_in(event, key.session_id) if isinstance(event, Compacted) and event.state else None
+        if entry is None:
+            why = "a boundary that carries the view behind it should be there"
+            raise unreadable(event, why, key.session_id)
         return BoundaryRef.of(entry)
 
     def _boundaries(

@@ -84,7 +84,6 @@ class Tracing(AuditCore):
 
     def _lineage(self, key: SessionKey, version: int) -> Lineage:
         boundary = self._boundary(key, version)
-        assert boundary is not None  # noqa: S101 - the caller has it from a state
         before = self._state(key, version - 1)
         named = set(boundary.named.named)
         covered = [event for event in self._view(key, before).events if event.id not in named]
@@ -138,7 +137,8 @@ class Tracing(AuditCore):
                 low = middle
             else:
                 high = middle
-        return self._boundary(key, high)
+        covering = self._state(key, high).boundary  # `high` itself, unless a boundary carries no view
+        return self._boundary(key, high if covering is None else covering)
 
     def _summary(self, key: SessionKey, boundary: BoundaryRef) -> list[SessionEvent]:
         """The messages of the boundary's summary, which stand right behind it."""
@@ -150,7 +150,7 @@ class Tracing(AuditCore):
         return [event for event in found if event is not None and event.message]
 
     def _explain_held(self, key: SessionKey, event: SessionEvent, state: SessionState) -> Explanation:
-        boundary = self._boundary(key, state.boundary)
+        boundary = self._newest_boundary(key, state)
         standing = boundary.standing(event.id) if boundary else Standing.SINCE
         awaited = [call.call_id for call in state.awaited if call.version == event.version]
         notes = [f"Its call {call!r} awaits its result, which keeps it in the view." for call in awaited]

@@ -78,8 +78,7 @@ class Views(AuditCore):
         boundaries: list[BoundaryRef] = []
         covering: dict[int, BoundaryRef] = {}
         for before, after in self._boundaries(key, later, earlier.version):
-            boundary = self._boundary(key, after.boundary)
-            assert boundary is not None  # noqa: S101 - the state is that of a boundary
+            boundary = self._boundary(key, after.version)
             boundaries.append(boundary)
             in_front, behind = RangeSet(before.view), RangeSet(after.view)
             covered = {version for version in left if version in in_front and version not in behind}
@@ -88,7 +87,7 @@ class Views(AuditCore):
         return boundaries[::-1], covering
 
     def _view_at(self, key: SessionKey, state: SessionState) -> ViewAt:
-        boundary = self._boundary(key, state.boundary)
+        boundary = self._newest_boundary(key, state)
         named: dict[str, Standing] = {}
         if boundary:
             named.update(dict.fromkeys(boundary.named.pinned, Standing.PINNED))
