@@ -114,7 +114,7 @@ def test_rebuild_makes_what_the_database_has(
     turnlog: Turnlog, lived: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert turnlog("rebuild", "--json") == 0
-    assert [one["model"] for one in output(capsys)["rebuilt"]] == ["directory", "recall"]
+    assert [one["model"] for one in output(capsys)["rebuilt"]] == ["directory", "recall", "ledger"]
 
 
 def test_rows_of_another_rule_are_named_by_check_and_made_anew(

@@ -19,6 +19,7 @@ from turnlog.application.audit import SessionAudit
 from turnlog.application.ports import RECALL
 from turnlog.application.projections import (
     MaterialisedViews,
+    ReadModelOutdatedError,
     SessionProjectionRunner,
     ViewProjection,
     replaying,
@@ -217,7 +218,7 @@ def test_a_store_without_an_index_has_none_rebuilt(database: PostgresSchema) -> 
     with SessionService(env={**database.env, RECALL: "no"}) as sessions:
         sessions.create("a")
         models = PostgresReadModels(sessions.app)
-        assert models.present() == ("directory",)
+        assert models.present() == ("directory", "ledger")
         with pytest.raises(StorageError, match="no index"):
             models.rebuild(["recall"])
         models.rebuild(models.present())
@@ -353,7 +354,7 @@ def test_who_may_only_read_can_compare(sessions: SessionService, database: Postg
     try:
         with Sessions(env=env) as app:
             comparison = PostgresReadModels(app).compare()
-            assert set(comparison.positions) == {"view", "recall", "directory"}
+            assert set(comparison.positions) == {"view", "recall", "directory", "ledger"}
             assert comparison.differences == ()
     finally:
         execute("DROP OWNED BY {role}", "DROP ROLE {role}")
@@ -467,3 +468,46 @@ def test_rows_that_are_lost_with_their_numbers_are_numbered_anew(
     sessions.create("late")
     assert listed(sessions) == ["late", "c", "b", "a"]
     assert models.compare().differences == ()
+
+
+PARTS = ("turnlog_ended", "turnlog_metadata", "turnlog_session_metadata")
+
+
+@pytest.fixture(params=PARTS)
+def without_part(request: pytest.FixtureRequest, database: PostgresSchema) -> PostgresSchema:
+    """A database without one of the tables of the directory."""
+    with database.service() as sessions:
+        for name in ("erased", "parcel"):
+            sessions.create(name, metadata={"title": "heron"})
+            turn(sessions, name)
+        sessions.delete("erased")
+    database.change(f"DROP TABLE {request.param}")
+    return database
+
+
+def test_every_process_is_told_to_rebuild_a_directory_of_which_a_table_is_gone(
+    without_part: PostgresSchema,
+) -> None:
+    for _ in range(2):
+        with pytest.raises(ReadModelOutdatedError, match=r"'directory' is gone.*turnlog rebuild directory"):
+            without_part.service()
+    with Sessions(env=dict(without_part.env)) as app:
+        PostgresReadModels(app).rebuild(["directory"])
+    with without_part.service() as sessions:
+        (found,) = sessions.find_by_metadata({"title": "heron"})
+        assert (found.session_id, found.metadata) == ("parcel", {"title": "heron"})
+        assert PostgresReadModels(sessions.app).compare().differences == ()
+
+
+@pytest.mark.parametrize("is_opened_first", [False, True])
+def test_only_that_is_named_where_a_table_of_the_directory_is_gone(
+    without_part: PostgresSchema, is_opened_first: bool
+) -> None:
+    env = dict(without_part.env)
+    if is_opened_first:
+        Sessions(env=env).close()
+    with Sessions(env={**env, "CREATE_TABLE": "no"}) as app:
+        differences = PostgresReadModels(app).compare().differences
+    assert [(one.model, one.detail) for one in differences] == [
+        ("directory", "its table is gone: rebuild it")
+    ]

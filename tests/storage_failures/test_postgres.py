@@ -15,7 +15,7 @@ from tests.infrastructure.cli.conftest import Turnlog
 from tests.storage_failures.calls import SID, WRITES, logged, prepare, service
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.log_checker import check
-from tests.support.postgres import connect, connection_settings, postgres_env
+from tests.support.postgres import connect, connection_settings, postgres_env, server
 from tests.support.stored_rows import read_database
 
 from turnlog.application.service import SessionService
@@ -56,6 +56,7 @@ def execute(env: Mapping[str, str], *statements: str) -> None:
                 sql.SQL(statement).format(  # pyright: ignore[reportArgumentType] # a test's own text
                     schema=sql.Identifier(schema),
                     events=sql.Identifier(schema, "sessions_events"),
+                    sessions=sql.Identifier(schema, "sessions_turnlog_sessions"),
                     function=sql.Identifier(schema, "refuse"),
                     role=sql.Identifier(_role(env)),
                 )
@@ -64,6 +65,14 @@ def execute(env: Mapping[str, str], *statements: str) -> None:
 
 def _role(env: Mapping[str, str]) -> str:
     return f"reader_{env['POSTGRES_SCHEMA']}"
+
+
+def place_of(reader: Mapping[str, str]) -> str:
+    """What the command line calls the database of this user."""
+    where = connection_settings()
+    user = f"{reader['POSTGRES_USER']}:{reader['POSTGRES_PASSWORD']}"
+    place = f"{where['dbname']}?host={quote(where['host'], safe='')}&port={where.get('port', '5432')}"
+    return f"postgresql://{user}@/{place}"
 
 
 @pytest.fixture
@@ -171,13 +180,50 @@ def test_the_command_line_says_what_a_user_may_not_do(
     status: int,
 ) -> None:
     execute(reader, "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
-    where = connection_settings()
-    user = f"{reader['POSTGRES_USER']}:{reader['POSTGRES_PASSWORD']}"
-    place = f"{where['dbname']}?host={quote(where['host'], safe='')}&port={where.get('port', '5432')}"
     monkeypatch.setenv("POSTGRES_SCHEMA", reader["POSTGRES_SCHEMA"])
-    result = turnlog(*command, "--db", f"postgresql://{user}@/{place}")
+    result = turnlog(*command, "--db", place_of(reader))
     assert (result.status, "Nothing was written" in result.err) == (status, status == 5), result.err
     assert len(result.err.splitlines()) <= 1
+
+
+@pytest.mark.parametrize("postgres", ["rows"], indirect=True)
+@pytest.mark.parametrize("command", [("sessions",), ("search", "parcel"), ("check",)], ids=str)
+def test_who_may_not_read_the_list_of_sessions_is_told_that(
+    reader: Mapping[str, str], turnlog: Turnlog, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    execute(
+        reader,
+        "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        "REVOKE SELECT ON {sessions} FROM {role}",
+    )
+    monkeypatch.setenv("POSTGRES_SCHEMA", reader["POSTGRES_SCHEMA"])
+    result = turnlog(*command, "--db", place_of(reader))
+    assert result.status == 5
+    assert "permission denied for table sessions_turnlog_sessions" in result.err
+
+
+@pytest.mark.parametrize("postgres", ["rows"], indirect=True)
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [("metadata", "sessions"), ("ended", "check"), ("erasures", "check"), ("recall", "search")],
+)
+def test_who_reads_is_told_what_to_do_where_a_table_is_missing(
+    postgres: Mapping[str, str],
+    turnlog: Turnlog,
+    monkeypatch: pytest.MonkeyPatch,
+    table: str,
+    command: str,
+) -> None:
+    prepare(postgres)
+    execute(postgres, f"DROP TABLE {{schema}}.sessions_turnlog_{table}")
+    monkeypatch.setenv("POSTGRES_SCHEMA", postgres["POSTGRES_SCHEMA"])
+    asked = (command, *(["parcel"] if command == "search" else []), "--db", server())
+    result = turnlog(*asked)
+    assert result.status == 5
+    assert f"sessions_turnlog_{table}" in result.err
+    assert "`turnlog rebuild` makes it anew" in result.err
+    assert turnlog("rebuild", "--db", server()).status == 0
+    assert turnlog(*asked).status in (0, 1)  # it may be that nothing is found
 
 
 # --- the network

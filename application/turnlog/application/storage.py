@@ -75,7 +75,7 @@ _UNSYNCED = frozenset(("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_I
 
 
 _READ_MODEL = "turnlog_"
-"""With what the names of tables begin that are derived from the log."""
+"""With what the names of tables begin that are derived from the log; on PostgreSQL it is behind a name."""
 
 
 class _StorageErrors(AbstractContextManager[None]):
@@ -201,6 +201,12 @@ def storage_error(error: Exception) -> StorageError:
         )
     if state == "3F000":
         return StorageError(f"The database refused: {said}. Create it, or name another one.")
+    if _is_about_tables(error) and "does not exist" in said and f"_{_READ_MODEL}" in said:
+        return StorageError(
+            f"A table of turnlog is missing ({said}). Nothing was written: `turnlog rebuild` makes it anew, "
+            "with what the log has for it; in a database without any, an application with CREATE_TABLE=yes "
+            "does."
+        )
     if _is_about_tables(error) and "does not exist" in said:
         return StorageError(
             f"The tables of turnlog are not in this database ({said}). Name another one, or "

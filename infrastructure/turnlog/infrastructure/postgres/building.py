@@ -204,7 +204,7 @@ class DirectoryBuilder:
 
     def begin(self, cursor: Cursor[DictRow]) -> None:
         """Make its tables, without what only readers need, and the function that fills them."""
-        _create_rows(cursor, self._made)
+        create_rows(cursor, self._made)
         cursor.execute(self._made.sql(tables.WRITE_ROWS), prepare=False)
         for statement in (_NUMBER, _NUMBERED):
             cursor.execute(_between(statement, self._real, self._made), prepare=False)
@@ -254,7 +254,7 @@ class LedgerBuilder:
 
     def begin(self, cursor: Cursor[DictRow]) -> None:
         """Make its table."""
-        _create_rows(cursor, self._made)
+        create_rows(cursor, self._made)
 
     def apply(self, cursor: Cursor[DictRow], page: Sequence[Positioned]) -> None:
         """Go on by a page."""
@@ -339,7 +339,7 @@ class RecallBuilder:
 
     def begin(self, cursor: Cursor[DictRow]) -> None:
         """Make its tables."""
-        _create_rows(cursor, self._made)
+        create_rows(cursor, self._made)
         self._begun = self._log.newest(cursor)
         if not tables.is_missing(cursor, "to_regclass", self._real.regclass("due")):
             rows = cursor.execute(self._real.sql("SELECT aggregate_id, version FROM {due}")).fetchall()
@@ -397,7 +397,8 @@ class RecallBuilder:
         return 0 if row is None else int(row["indexed"])
 
 
-def _create_rows(cursor: Cursor[DictRow], made: Tables) -> None:
+def create_rows(cursor: Cursor[DictRow], made: Tables) -> None:
+    """Make the tables about sessions, without what only readers need."""
     for statement in tables.CREATE_TABLES:
         if "CREATE TABLE" in statement:
             cursor.execute(made.sql(statement), prepare=False)

@@ -257,6 +257,14 @@ def lacks_only_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationReco
     )
 
 
+def lacks_part_of_directory(cursor: Cursor[DictRow], names: tables.Tables) -> bool:
+    """Whether sessions have rows, and a table with more about them is gone."""
+    has_sessions, *others = (
+        not tables.is_missing(cursor, "to_regclass", names.regclass(name)) for name in directory.TABLES
+    )
+    return has_sessions and not all(others)
+
+
 def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, mapper: Mapper[Any]) -> None:
     """Make the entries of all event ids anew, in the caller's transaction."""
     names, last = tables.of_recorder(recorder), 0

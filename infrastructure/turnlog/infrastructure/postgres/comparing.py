@@ -14,6 +14,7 @@ from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, 
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.postgres import rules
+from turnlog.infrastructure.postgres.catching_up import lacks_part_of_directory
 from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
 from turnlog.infrastructure.postgres.tables import Names, Tables, is_missing
 
@@ -84,9 +85,11 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
         self._real_view, self._made_view = real_view, made_view
 
     def unusable(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, str]]:
-        """Models that were made by another rule, and a ledger that is gone."""
+        """Models that were made by another rule, and a ledger or a part of the directory that is gone."""
         if self._has_ledger and is_missing(cursor, "to_regclass", self._real.regclass("ids")):
             yield LEDGER_MODEL, GONE
+        if lacks_part_of_directory(cursor, self._real):
+            yield DIRECTORY_MODEL, GONE
         for names, name, rule in (
             (self._real, DIRECTORY_MODEL, DIRECTORY_RULE),
             (self._real_view, VIEW_MODEL, VIEW_RULE),

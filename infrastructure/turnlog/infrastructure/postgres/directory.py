@@ -22,6 +22,8 @@ DIRECTORY_MODEL: Final = "directory"
 DIRECTORY_RULE: Final = 1
 """How the rows are made. With another one they are rebuilt, never read or written."""
 
+TABLES: Final = ("sessions", "ended", "metadata", "by_metadata")
+
 _SELECT: Final[LiteralString] = """
     SELECT position, aggregate_id, session_id, created_at, modified_at, expires_at, version, messages, content
     FROM {sessions} LEFT JOIN {metadata} USING (position)

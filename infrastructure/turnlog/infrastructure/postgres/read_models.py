@@ -35,8 +35,9 @@ from turnlog.infrastructure.postgres.building import (
     PostgresStoredLog,
     RecallBuilder,
     ViewBuilder,
+    create_rows,
 )
-from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows
+from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows, lacks_part_of_directory
 from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
 from turnlog.infrastructure.postgres.recorder import SessionRows, has_session_rows
 from turnlog.infrastructure.postgres.tracking import limit_waiting
@@ -117,9 +118,14 @@ class PostgresReadModels(ReadModels):
             real, made = self._tables(kind)
             with _transaction(connection) as cursor:
                 cursor.execute("SET TRANSACTION READ WRITE")  # for the temporary tables
+                create_rows(cursor, made)
                 there = self._present(cursor)
                 views = ViewBuilder(self._view_store(cursor).tables)
-                builders: list[Builder[Cursor[DictRow]]] = [DirectoryBuilder(real, made), views]
+                builders: list[Builder[Cursor[DictRow]]] = [views]
+                if not lacks_part_of_directory(cursor, real):
+                    builders.insert(0, DirectoryBuilder(real, made))
+                else:
+                    there = tuple(name for name in there if name not in (DirectoryBuilder.name, "recall"))
                 if "recall" in there:
                     builders.append(
                         RecallBuilder(log, self._recorder, kind, with_directory=True, like_the_real_one=True)

@@ -20,6 +20,7 @@ from psycopg.rows import DictRow, scalar_row
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
+from turnlog.application.projections.errors import LOST
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import (
     InvalidSettingError,
@@ -128,7 +129,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def bind(self, mapper: Mapper[Any]) -> None:
         """Read stored events through this mapper from now on; make the rows that a store lacks.
 
-        Raises `ReadModelOutdatedError` where the rows were made by another rule.
+        Raises `ReadModelOutdatedError` where the directory is gone, or was made by another rule.
         """
         self.complete(mapper)
         with storage_errors(), self.datastore.get_connection() as connection:
@@ -231,8 +232,10 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def _create_table(self, curs: Cursor[DictRow]) -> None:
         self._tables.one_at_a_time(curs)
         super()._create_table(curs)
+        is_lost = catching_up.lacks_part_of_directory(curs, self._tables)
         self._tables.create(curs)
-        rules.write_if_missing(curs, self._tables, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
+        write = rules.write if is_lost else rules.write_if_missing
+        write(curs, self._tables, directory.DIRECTORY_MODEL, LOST if is_lost else directory.DIRECTORY_RULE)
         if not self._lacks_rows:
             self._tables.raise_fence(curs)
 
