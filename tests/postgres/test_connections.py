@@ -7,15 +7,24 @@ from threading import Event, Thread
 from typing import Any
 
 import psycopg
+import psycopg_pool
 import pytest
 from tests.postgres.conftest import datastore_of, service_on
+from tests.projections.databases import PLAIN_POSTGRES
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres import connect
 
 from turnlog.application.projections.waiting import poll
 from turnlog.application.service import SessionService
-from turnlog.domain.errors import StorageError, StorageUnavailableError, WriteUncertainError
+from turnlog.application.sessions import Sessions
+from turnlog.domain.errors import (
+    StorageClosedError,
+    StorageError,
+    StorageUnavailableError,
+    WriteUncertainError,
+)
 from turnlog.domain.messages import Message
+from turnlog.infrastructure.postgres import PostgresReadModels
 from turnlog.infrastructure.postgres.pool import one_line
 
 HI = Message.user("hi")
@@ -117,9 +126,13 @@ def test_a_pool_that_is_full_of_waiting_callers_refuses_at_once(env: Mapping[str
             waiter.start()
             while not datastore.pool.get_stats().get("requests_waiting"):
                 pass
-            with pytest.raises(StorageUnavailableError):
+            pool: Any = datastore.pool
+            pool._failure = psycopg.OperationalError("no such host")  # of a try long ago
+            with pytest.raises(StorageUnavailableError, match="POSTGRES_MAX_WAITING") as refused:
                 sessions.find("s")
         waiter.join()
+    assert "no such host" not in str(refused.value)
+    assert isinstance(refused.value.__cause__, psycopg_pool.TooManyRequests)
 
 
 def test_who_comes_while_the_pool_gives_up_to_connect_gets_the_next_connection(
@@ -171,6 +184,25 @@ def test_a_closed_service_says_so(env: Mapping[str, str]) -> None:
     sessions.close()
     with pytest.raises(StorageError, match="was closed"):
         sessions.find("s")
+
+
+@pytest.mark.parametrize("recorder", ["plain", "rows"])
+def test_read_models_of_a_closed_application_say_so(env: Mapping[str, str], recorder: str) -> None:
+    plain = {"APPLICATION_RECORDER_TOPIC": PLAIN_POSTGRES} if recorder == "plain" else {}
+    app = Sessions(env={**env, **plain})
+    models = PostgresReadModels(app)
+    app.close()
+    for ask in (models.log_size, models.present, models.compare, lambda: models.rebuild(["directory"])):
+        with pytest.raises(StorageClosedError):
+            ask()
+
+
+def test_nothing_is_uncertain_of_what_a_closed_plain_recorder_was_to_write(env: Mapping[str, str]) -> None:
+    sessions = service_on(env, APPLICATION_RECORDER_TOPIC=PLAIN_POSTGRES)
+    sessions.create("s")
+    sessions.close()
+    with pytest.raises(StorageClosedError):
+        sessions.append_message("s", HI)
 
 
 def test_who_needs_one_connection_at_a_time_keeps_to_the_one_used_last(env: Mapping[str, str]) -> None:

@@ -212,7 +212,7 @@ def storage_error(error: Exception) -> StorageError:
             f"The tables of turnlog are not in this database ({said}). Name another one, or "
             "let an application make them once with CREATE_TABLE=yes."
         )
-    if isinstance(error, ConnectionPoolClosedError):
+    if _is_closed(error):
         return StorageClosedError()
     if _is_lost(error):
         return StorageUnavailableError(f"The server of the database does not answer ({said}). Try again.")
@@ -250,9 +250,14 @@ def _sqlite_name(error: BaseException) -> str:
     return str(getattr(raised, "sqlite_errorname", None))
 
 
+def _is_closed(error: BaseException) -> bool:
+    """Whether the pool was closed from which a connection was asked."""
+    return isinstance(error, ConnectionPoolClosedError) or type(error.__cause__).__name__ == "PoolClosed"
+
+
 def _is_lost(error: BaseException | None) -> bool:
     """Whether the connection to a server broke, was ended, or was not to be had."""
-    if not isinstance(error, (OperationalError, InterfaceError)):
+    if not isinstance(error, (OperationalError, InterfaceError)) or _is_closed(error):
         return False
     state = getattr(error.__cause__, "sqlstate", "")
     return state is None or state.startswith(("08", "57P"))

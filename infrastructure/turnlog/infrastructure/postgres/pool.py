@@ -78,8 +78,13 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     def _refusals(self) -> Generator[None]:
         try:
             yield
-        except (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests) as error:
+        except psycopg_pool.PoolTimeout as error:
             raise StorageUnavailableError(self._refusal(error)) from self._failure or error
+        except psycopg_pool.TooManyRequests as error:  # whatever became of tries to connect
+            raise StorageUnavailableError(
+                f"No connection to PostgreSQL was to be had ({error}): so many wait already. Nothing was "
+                "written. Try again, or raise POSTGRES_MAX_WAITING or POSTGRES_MAX_OVERFLOW."
+            ) from error
         except psycopg.OperationalError as error:
             raise StorageClosedError from error
 
