@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,6 +55,13 @@ class RoleName(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+
+
+def file_path(given: str) -> Path:
+    """The file of this name. An empty name, which `Path` takes for the current folder, is refused."""
+    if not given:
+        raise typer.BadParameter("The name of a file is empty.")
+    return Path(given)
 
 
 Database = Annotated[

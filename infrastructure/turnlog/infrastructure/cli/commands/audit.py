@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnlog.infrastructure.cli.options import Database, Force, Json, SessionId, settings_of
+from turnlog.infrastructure.cli.options import Database, Force, Json, SessionId, file_path, settings_of
 
 _MOMENT = "VERSION|TIME|ID"
 
@@ -32,6 +32,7 @@ def told(
         typer.Option(
             "--output",
             "-o",
+            parser=file_path,
             metavar="FILE",
             help="Write the exact bytes to this file; - is stdout.",
             show_default=False,
@@ -113,7 +114,12 @@ def verify(
     ] = None,
     heads: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Former heads, as `audit heads` wrote them.", show_default=False),
+        typer.Option(
+            parser=file_path,
+            metavar="FILE",
+            help="Former heads, as `audit heads` wrote them.",
+            show_default=False,
+        ),
     ] = None,
     key: Annotated[
         str | None,
@@ -133,13 +139,19 @@ def heads(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+            "--output",
+            "-o",
+            parser=file_path,
+            metavar="FILE",
+            help="Write to this file; - is stdout.",
+            show_default=False,
         ),
     ] = None,
     force: Force = False,
     sign: Annotated[
         Path | None,
         typer.Option(
+            parser=file_path,
             metavar="KEYFILE",
             help="Sign with the private key in this file, which is made if it does not exist.",
             show_default=False,
@@ -158,11 +170,15 @@ def export(
     context: typer.Context,
     session: SessionId,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", parser=file_path, metavar="FILE", help="The bundle.", show_default=False
+        ),
     ],
     sign: Annotated[
         Path | None,
         typer.Option(
+            parser=file_path,
             metavar="KEYFILE",
             help="Sign the newest chain value with the private key in this file, made if need be.",
             show_default=False,
@@ -171,7 +187,10 @@ def export(
     heads: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Put these heads in, as `audit heads` wrote them.", show_default=False
+            parser=file_path,
+            metavar="FILE",
+            help="Put these heads in, as `audit heads` wrote them.",
+            show_default=False,
         ),
     ] = None,
     bodies: Annotated[bool, typer.Option(help="With the body of each recorded request.")] = True,
@@ -190,7 +209,9 @@ def export(
 
 def check(
     context: typer.Context,
-    bundle: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", show_default=False)],
+    bundle: Annotated[
+        Path, typer.Argument(parser=file_path, metavar="FILE", help="A bundle.", show_default=False)
+    ],
     key: Annotated[
         str | None,
         typer.Option(

@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
-from turnlog.infrastructure.cli.options import Database, Json, settings_of
+from turnlog.infrastructure.cli.options import Database, Json, file_path, settings_of
 
 
 def backup(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file that does not exist yet.", show_default=False)
+        Path,
+        typer.Argument(
+            parser=file_path, metavar="FILE", help="A file that does not exist yet.", show_default=False
+        ),
     ],
     db: Database = None,
     as_json: Json = False,
@@ -26,7 +29,9 @@ def backup(
 
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(parser=file_path, metavar="FILE", help="A backup.", show_default=False)
+    ],
     db: Database = None,
     as_json: Json = False,
 ) -> int:

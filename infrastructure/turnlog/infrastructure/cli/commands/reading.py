@@ -16,6 +16,7 @@ from turnlog.infrastructure.cli.options import (
     Principal,
     RoleName,
     SessionId,
+    file_path,
     settings_of,
 )
 
@@ -134,7 +135,12 @@ def export(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+            "--output",
+            "-o",
+            parser=file_path,
+            metavar="FILE",
+            help="Write to this file; - is stdout.",
+            show_default=False,
         ),
     ] = None,
     force: Force = False,
@@ -153,7 +159,12 @@ def report(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file; - is stdout.", show_default=False
+            "--output",
+            "-o",
+            parser=file_path,
+            metavar="FILE",
+            help="Write to this file; - is stdout.",
+            show_default=False,
         ),
     ],
     branch: Annotated[

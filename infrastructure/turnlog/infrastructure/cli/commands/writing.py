@@ -18,6 +18,7 @@ from turnlog.infrastructure.cli.options import (
     StrategyName,
     SummarizerName,
     Window,
+    file_path,
     settings_of,
 )
 
@@ -27,7 +28,10 @@ def import_(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="JSON or JSONL files, or evidence bundles.", show_default=False
+            parser=file_path,
+            metavar="FILE...",
+            help="JSON or JSONL files, or evidence bundles.",
+            show_default=False,
         ),
     ],
     file_format: Annotated[
