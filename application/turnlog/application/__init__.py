@@ -28,6 +28,7 @@ from turnlog.application.erasing import (
     Redaction,
     SessionEraser,
     Sweep,
+    UnreadableErasureError,
 )
 from turnlog.application.lifecycle import SessionDetails
 from turnlog.application.ports import SessionRow
@@ -72,5 +73,6 @@ __all__ = [
     "SessionUsage",
     "Sessions",
     "Sweep",
+    "UnreadableErasureError",
     "event_context",
 ]

@@ -210,7 +210,8 @@ class Ending(ServiceCore):
 
         These are sessions, and events whose content was redacted.
 
-        Raises `InvalidSettingError` when the environment names no TURNLOG_ERASURES_FILE.
+        Raises `InvalidSettingError` when the environment names no TURNLOG_ERASURES_FILE, and
+        `UnreadableErasureError` for a line of that file that cannot be read.
         """
         self._require_whole_store("erasures")
         require_aware("since", since)

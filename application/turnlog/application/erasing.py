@@ -105,6 +105,18 @@ class BackupError(TurnlogError):
     """A backup or a restore was not made; nothing was changed."""
 
 
+class UnreadableErasureError(TurnlogError):
+    """A line in the list of erasures cannot be read. Nothing was listed."""
+
+    def __init__(self, path: str, line: int) -> None:
+        super().__init__(
+            f"Line {line} of the list of erasures {path!r} cannot be read: it was damaged, and what it names "
+            "may be here again. Nothing was listed: put back what stood there, or remove the line."
+        )
+        self.path = path
+        self.line = line
+
+
 ERASURES_FILE: Final = "TURNLOG_ERASURES_FILE"
 _ERASURES_FILE_TOPIC: Final = "turnlog.infrastructure.erasures_file:ErasuresFile"
 
@@ -163,7 +175,7 @@ class ErasureList(Protocol):
         ...
 
     def since(self, at: datetime) -> list[Erased]:
-        """Those at this time or after it, the oldest first. `OSError`."""
+        """Those at this time or after it, the oldest first. `UnreadableErasureError`, `OSError`."""
         ...
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
-from turnlog.application.erasing import Erased
+from turnlog.application.erasing import Erased, UnreadableErasureError
+
+_COMMITMENT: Final = re.compile("[0-9a-f]{64}|-")
+
+_BEGINNING: Final = re.compile("[0-9T:.+-]*( [0-9a-f-]{,36}( [0-9]*( [0-9a-f]{,63})?)?)?")
+"""What a crash can leave of a line."""
 
 
 class ErasuresFile:
     """One line for each deletion, `<time> <aggregate id>`: nothing in it says whose session it was.
 
     For a redaction the version of the event and the commitment that is left of its content follow.
-    Lines are only appended, each in one write, and are on disk when `add` returns. One that a crash cut off
-    is passed over.
+    Lines are only appended, each in one write, and are on disk when `add` returns. One that a crash cut off,
+    which is a beginning without an end, is passed over; any other that cannot be read is an error.
     """
 
     def __init__(self, path: str) -> None:
@@ -37,12 +45,23 @@ class ErasuresFile:
             os.close(handle)
 
     def since(self, at: datetime) -> list[Erased]:
-        """Those at this time or after it, the oldest first."""
-        found = (_erased(line) for line in self._lines())
-        return sorted((one for one in found if one and one.deleted_at >= at), key=lambda one: one.deleted_at)
+        """Those at this time or after it, the oldest first. Raises `UnreadableErasureError`."""
+        found = (one for one in self._read() if one.deleted_at >= at)
+        return sorted(found, key=lambda one: one.deleted_at)
+
+    def _read(self) -> Iterator[Erased]:
+        lines = self._lines()
+        for number, (line, next_line) in enumerate(pairwise([*lines, None]), start=1):
+            if not line:
+                continue
+            erased = _erased(line)
+            if erased is not None:
+                yield erased
+            elif next_line == "" or not _BEGINNING.fullmatch(line):
+                raise UnreadableErasureError(str(self._path), number)
 
     def _lines(self) -> list[str]:
-        return self._path.read_text("utf-8").split("\n") if self._path.exists() else []
+        return self._path.read_text("utf-8", "replace").split("\n") if self._path.exists() else []
 
 
 def _line(erased: Erased) -> str:
@@ -55,6 +74,8 @@ def _erased(line: str) -> Erased | None:
         time, aggregate_id, *of_event = line.split(" ")
         version, commitment = of_event or (None, None)
         at = datetime.fromisoformat(time)
-        return Erased(UUID(aggregate_id), at, None if version is None else int(version), commitment)
+        erased = Erased(UUID(aggregate_id), at, None if version is None else int(version), commitment)
     except ValueError:
         return None
+    is_whole = at.tzinfo is not None and (commitment is None or _COMMITMENT.fullmatch(commitment))
+    return erased if is_whole else None

@@ -173,3 +173,55 @@ def test_without_a_list_of_erasures_it_says_how_to_keep_one(turnlog: Turnlog, im
     result = turnlog("erasures", "--since", "2020-01-01")
 
     assert (result.status, "TURNLOG_ERASURES_FILE" in result.err) == (2, True)
+
+
+LINE = "2026-01-02T03:04:05+00:00 0123456789abcdef0123456789abcdef 2 " + "a" * 64
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "yesterday 0123456789abcdef0123456789abcdef",
+        LINE.replace("2026-01", "2026-91"),
+        LINE.replace("+00:00", ""),
+        LINE[:-1],
+        LINE[:40],
+        LINE + " and more",
+        "\udcff",
+    ],
+)
+def test_a_line_of_the_list_of_erasures_that_cannot_be_read_is_named(
+    turnlog: Turnlog, imported: str, erasures_file: Path, damaged: str
+) -> None:
+    turnlog("delete", imported, "--yes")
+    text = erasures_file.read_text()
+    erasures_file.write_bytes(f"{text}\n{damaged}\n{text}".encode(errors="surrogateescape"))
+
+    result = turnlog("erasures", "--since", "2020-01-01")
+
+    assert (result.status, result.out) == (5, "")
+    assert f"Line {len(text.split(chr(10))) + 1} of the list of erasures" in result.err
+    assert damaged not in result.err
+
+
+@pytest.mark.parametrize("size", range(0, len(LINE), 7))
+def test_a_line_that_a_crash_cut_off_is_passed_over(
+    turnlog: Turnlog, imported: str, erasures_file: Path, backup: Path, tmp_path: Path, size: int
+) -> None:
+    erasures_file.write_text(f"\n{LINE[:size]}")
+    turnlog("delete", imported, "--yes")
+    with erasures_file.open("a") as file:
+        file.write(f"\n{LINE[:size]}")
+    turnlog("restore", backup, "--db", tmp_path / "restored.db")
+
+    result = turnlog("erasures", "--since", "2020-01-01", "--db", tmp_path / "restored.db", "--json")
+
+    assert (result.status, [due["id"] for due in result.json]) == (0, [imported])
+
+
+def test_a_deletion_is_remembered_behind_a_line_that_cannot_be_read(
+    turnlog: Turnlog, imported: str, erasures_file: Path
+) -> None:
+    erasures_file.write_bytes(b"\xff\n\n")
+    assert turnlog("delete", imported, "--yes").status == 0
+    assert erasures_file.read_bytes().count(b"\n") > 3

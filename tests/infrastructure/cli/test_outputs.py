@@ -175,3 +175,21 @@ def test_a_bundle_is_replaced_from_python_only_when_that_is_said(told: Path, tmp
         assert file.read_text("utf-8") == "mine"
         export_bundle(sessions, "s", file, replace=True)
     assert file.read_bytes().startswith(b"PK")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((*arguments, "-o", "") for arguments in WRITING),
+        ("audit", "heads", "--sign", ""),
+        ("audit", "verify", "--heads", ""),
+        ("audit", "check", ""),
+        ("import", ""),
+        ("backup", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_is_none_of_a_file(turnlog: Turnlog, told: Path, arguments: tuple[str, ...]) -> None:
+    result = turnlog(*arguments)
+    assert result.status == 2
+    assert "The name of a file is empty." in result.err
