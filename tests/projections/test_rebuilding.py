@@ -325,7 +325,22 @@ def test_an_event_that_cannot_be_read_is_named(database: Database) -> None:
         turn(sessions, "a")
         database.put_state(2, b"{")
         differences = database.models(sessions.app).compare().differences
-    assert "the event in row 2 cannot be read" in {one.detail for one in differences}
+    (one,) = (one for one in differences if one.model == "log")
+    assert (one.session_id, one.detail) == ("a", "the event at version 1 cannot be read")
+
+
+def test_one_of_a_session_that_is_not_known_is_named_by_its_notification_too(database: Database) -> None:
+    with database.service() as sessions:
+        sessions.create("a")
+        sessions.create("b")
+        database.put_state(2, b"{")
+        database.change("DELETE FROM turnlog_sessions WHERE session_id = 'b'")
+        differences = database.models(sessions.app).compare().differences
+    (one,) = (one for one in differences if one.model == "log")
+    assert (one.aggregate_id, one.detail) == (
+        aggregate_id("b").hex,
+        "the event at version 0 cannot be read (notification id 2)",
+    )
 
 
 def test_a_model_that_does_not_exist_is_refused(sessions: SessionService, database: Database) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -98,7 +98,7 @@ class Compared(Generic[C]):
                 if stops.get(builder.name) == stop:
                     builder.settle(cursor, stop)
                     found += self._differences(cursor, builder.name, stop)
-        found += (Difference("log", f"the event in row {at} cannot be read") for at in self.log.unreadable)
+        found += self._unreadable(cursor)
         found += self._of_boundaries(cursor)
         return Comparison(
             differences=tuple(found),
@@ -121,6 +121,15 @@ class Compared(Generic[C]):
             if self.log.is_deleted_behind(cursor, aggregate_id, stop):
                 continue  # what stood there then is not in the log any more
             yield self._of_session(cursor, model, "; ".join(dict.fromkeys(details)), aggregate_id)
+
+    def _unreadable(self, cursor: C) -> Iterator[Difference]:
+        for position, (aggregate_id, version) in self.log.unreadable.items():
+            one = self._of_session(
+                cursor, "log", f"the event at version {version} cannot be read", aggregate_id
+            )
+            if one.session_id is None:
+                one = replace(one, detail=f"{one.detail} (notification id {position})")
+            yield one
 
     def _of_boundaries(self, cursor: C) -> Iterator[Difference]:
         """Sessions whose view by the ids that boundaries name is not the one that their events carry."""

@@ -17,7 +17,7 @@ from turnlog.application.projections.links import Links
 from turnlog.application.projections.maintaining import Progress
 from turnlog.application.stored_events import event_of, require_kinds, require_readable
 from turnlog.domain.errors import StorageError, UnreadableEventError
-from turnlog.domain.events import EventIdTaken, StreamEvent
+from turnlog.domain.events import EventIdTaken, StreamEvent, as_uuid
 from turnlog.domain.session import fold
 from turnlog.domain.state import SessionState
 
@@ -29,6 +29,9 @@ Read = TypeVar("Read", contravariant=True)
 PAGE: Final = 1000
 """Events that are read at once."""
 
+_MOST_UNREADABLE: Final = 1000
+"""Events that cannot be read of which the places are noted."""
+
 _TRIES: Final = 20
 """How often the last transaction is begun anew because much was written, or a session deleted, meanwhile."""
 
@@ -36,12 +39,13 @@ _TRIES: Final = 20
 class StoredLog(ABC, Generic[C]):
     """The log of a recorder by position, read within any transaction.
 
-    With `lenient` an event that cannot be read is noted and passed over; otherwise it raises.
+    With `lenient` an event that cannot be read is noted in `unreadable`, by its position with stream and
+    version, and passed over; otherwise it raises.
     """
 
     def __init__(self, mapper: Mapper[Any], *, lenient: bool = False) -> None:
         self.mapper = mapper
-        self.unreadable: list[int] = []
+        self.unreadable: dict[int, tuple[UUID, int]] = {}
         self.links = Links()
         self._lenient = lenient
 
@@ -87,7 +91,9 @@ class StoredLog(ABC, Generic[C]):
         except Exception:
             if not self._lenient:
                 raise
-            self.unreadable.append(position)
+            if len(self.unreadable) < _MOST_UNREADABLE:
+                place = as_uuid(stored.originator_id), stored.originator_version
+                self.unreadable[position] = place
             return None
         if not isinstance(event, StreamEvent):
             return None
