@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, LiteralString, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from eventsourcing.persistence import Tracking
 from eventsourcing.postgres import PostgresDatastore, PostgresTrackingRecorder
@@ -13,11 +13,9 @@ from psycopg.rows import DictRow
 from turnlog.application.projections.waiting import PromptWait
 from turnlog.application.storage import unlocked
 from turnlog.infrastructure.postgres.pool import bound, once_more
-from turnlog.infrastructure.postgres.tables import Names, one_at_a_time
+from turnlog.infrastructure.postgres.tables import Names, is_missing, one_at_a_time
 
 T = TypeVar("T")
-
-_IS_THERE: Final[LiteralString] = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
 
 
 class LockedTracking(PromptWait, PostgresTrackingRecorder):
@@ -49,8 +47,7 @@ class LockedTracking(PromptWait, PostgresTrackingRecorder):
 
     def _create_table(self, curs: Cursor[DictRow]) -> None:
         one_at_a_time(curs, self._tracking.regclass("tracking"))
-        # `to_regclass` may remember from before the wait that there is none.
-        if curs.execute(_IS_THERE, (self.datastore.schema, self.tracking_table_name)).fetchone() is not None:
+        if not is_missing(curs, "to_regclass", self._tracking.regclass("tracking")):
             self.tracking_table_exists = True  # perhaps since the framework looked
             self.tracking_migration_previous = self._max_tracking_id(self.table_migration_identifier, curs)
         super()._create_table(curs)
