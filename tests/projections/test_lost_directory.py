@@ -74,7 +74,8 @@ def test_check_names_it_alone(
     if is_opened_first:
         Sessions(env=dict(database.env)).close()
     assert turnlog("check", "--json") == 1
-    assert {one["model"] for one in json.loads(capsys.readouterr().out)["differences"]} == {"directory"}
+    (one,) = json.loads(capsys.readouterr().out)["differences"]
+    assert (one["model"], one["detail"]) == ("directory", "its table is gone: rebuild it")
 
 
 def test_a_rebuild_lists_and_finds_all_that_is_in_the_log(database: SqliteFile, names: Sequence[str]) -> None:
@@ -93,6 +94,20 @@ def test_a_rebuild_lists_and_finds_all_that_is_in_the_log(database: SqliteFile, 
         assert set(found(sessions, list(names))["parcel"]) > set(searched["parcel"])
         assert SqliteReadModels(sessions.app).compare().differences == ()
     assert any(searched.values())
+
+
+def test_what_is_indexed_under_a_place_that_changes_is_still_found(database: SqliteFile) -> None:
+    with database.service() as sessions:
+        for name in ("erased", "zebra", "gnu"):
+            sessions.create(name)
+            turn(sessions, name, f"a heron and a {name}")
+        sessions.delete("erased")
+        SqliteReadModels(sessions.app).rebuild(["recall"])
+    database.change("DROP TABLE turnlog_sessions")
+    with Sessions(env=dict(database.env)) as app:
+        SqliteReadModels(app).rebuild(["directory"])
+    with database.service() as sessions:
+        assert found(sessions, ["zebra", "gnu"]) == {"zebra": [1, 2], "gnu": [1, 2]}
 
 
 def test_what_a_rebuild_makes_is_what_was_there(database: SqliteFile) -> None:

@@ -64,7 +64,8 @@ def check_database(settings: Settings) -> int:
         with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
             comparison = models.compare(advance)
     findings = verification.findings if verification else ()
-    differences = (*outdated, *comparison.differences)
+    named = {one.model for one in comparison.differences}
+    differences = (*(one for one in outdated if one.model not in named), *comparison.differences)
     status = Status.FOUND_OR_NOTHING_TO_DO if findings or differences else Status.DONE
     if settings.json:
         write_json(
