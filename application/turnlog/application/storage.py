@@ -15,11 +15,13 @@ from typing import TypeVar
 from eventsourcing.persistence import (
     ConnectionPoolClosedError,
     ConnectionUnavailableError,
+    DatabaseError,
     DataError,
     IntegrityError,
     InterfaceError,
     InternalError,
     MapperDeserialisationError,
+    NotSupportedError,
     OperationalError,
     PersistenceError,
     ProgrammingError,
@@ -63,7 +65,10 @@ _DUPLICATE_TABLE = "42P07"
 
 _KINDS: Mapping[str, type[PersistenceError]] = {
     kind.__name__: kind
-    for kind in (DataError, IntegrityError, InterfaceError, InternalError, OperationalError, ProgrammingError)
+    for kind in (
+        *(DataError, IntegrityError, InterfaceError, InternalError, OperationalError, ProgrammingError),
+        *(NotSupportedError, DatabaseError),
+    )
 }
 """By the name that a driver's error has, the framework's."""
 
@@ -147,13 +152,17 @@ def _reason(error: OperationalError) -> PersistenceError | None:
         return None
     for frame, _ in walk_tb(error.__traceback__):
         wanted = frame.f_locals.get("exc") if frame.f_code.co_name == "insert_events" else None
-        kinds = (cls.__name__ for cls in type(wanted).__mro__)
-        kind = next((_KINDS[name] for name in kinds if name in _KINDS), None)
-        if isinstance(wanted, Exception) and kind is not None:
+        if isinstance(wanted, Exception) and (kind := kind_of(wanted)) is not None:
             reason = kind(str(wanted))
             reason.__cause__ = wanted
             return reason
     return None
+
+
+def kind_of(error: Exception) -> type[PersistenceError] | None:
+    """Which error of the framework's this one of a driver is; their names are those of Python's DB-API."""
+    names = (cls.__name__ for cls in type(error).__mro__)
+    return next((_KINDS[name] for name in names if name in _KINDS), None)
 
 
 def storage_error(error: Exception) -> StorageError:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Thread, current_thread
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import psycopg
 import psycopg_pool
-from eventsourcing.persistence import InterfaceError, OperationalError
+from eventsourcing.persistence import InterfaceError, OperationalError, PersistenceError
 from eventsourcing.postgres import ConnectionPool, PostgresDatastore
 from psycopg import Connection
 
+from turnlog.application.storage import kind_of
 from turnlog.domain.errors import StorageClosedError, StorageUnavailableError, WriteUncertainError
 
 T = TypeVar("T")
@@ -52,13 +52,17 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
 
     def open(self, wait: bool = False, timeout: float = 30) -> None:
         """Open it; a pool that was closed stays closed."""
-        with self._refusals():
+        try:
             super().open(wait, timeout)
+        except psycopg.OperationalError as error:
+            self._refuse(error)
 
     def getconn(self, timeout: float | None = None) -> Connection[Any]:
         """A connection, or `StorageUnavailableError` when none is to be had in time."""
-        with self._refusals():
+        try:
             return super().getconn(timeout)
+        except psycopg.OperationalError as error:
+            self._refuse(error)
 
     def reconnect_failed(self) -> None:
         """Try again while callers wait: who comes during the last try would wait for nobody."""
@@ -74,19 +78,15 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
         else:
             super().close(timeout)
 
-    @contextmanager
-    def _refusals(self) -> Generator[None]:
-        try:
-            yield
-        except psycopg_pool.PoolTimeout as error:
+    def _refuse(self, error: psycopg.OperationalError) -> NoReturn:
+        if isinstance(error, psycopg_pool.PoolTimeout):
             raise StorageUnavailableError(self._refusal(error)) from self._failure or error
-        except psycopg_pool.TooManyRequests as error:  # whatever became of tries to connect
+        if isinstance(error, psycopg_pool.TooManyRequests):  # whatever became of tries to connect
             raise StorageUnavailableError(
                 f"No connection to PostgreSQL was to be had ({error}): so many wait already. Nothing was "
                 "written. Try again, or raise POSTGRES_MAX_WAITING or POSTGRES_MAX_OVERFLOW."
             ) from error
-        except psycopg.OperationalError as error:
-            raise StorageClosedError from error
+        raise StorageClosedError from error
 
     def _refusal(self, error: Exception) -> str:
         if self._failure is not None:
@@ -143,6 +143,25 @@ def _configured(configure: Callable[[Connection[Any]], None]) -> Callable[[Conne
         connection.execute("SET default_transaction_isolation = 'read committed'")
 
     return configured
+
+
+def on_connection(datastore: PostgresDatastore, action: Callable[[Connection[Any]], T]) -> T:
+    """What the action returns, which leaves the connection without a transaction.
+
+    The framework's `get_connection` at a third of its price: what else that one does is for transactions.
+    """
+    pool = datastore.pool
+    if pool.closed:
+        with datastore.get_connection():
+            pass  # that opens it
+    try:
+        connection = pool.getconn()
+        try:
+            return action(connection)
+        finally:
+            pool.putconn(connection)
+    except psycopg.Error as error:
+        raise (kind_of(error) or PersistenceError)(str(error)) from error
 
 
 def once_more(datastore: PostgresDatastore, action: Callable[[], T], *, writes: bool) -> T:

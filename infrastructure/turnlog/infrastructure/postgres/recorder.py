@@ -14,9 +14,9 @@ from eventsourcing.postgres import (
     PostgresApplicationRecorder,
     PostgresDatastore,
 )
-from psycopg import Cursor
+from psycopg import Connection, Cursor
 from psycopg.errors import DuplicateObject
-from psycopg.rows import DictRow, scalar_row
+from psycopg.rows import DictRow
 
 from turnlog.application.erasing import BackupError
 from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
@@ -30,11 +30,12 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.postgres import catching_up, directory, eraser, recall, rules, tables
+from turnlog.infrastructure.postgres.calls import Argument, Call
 from turnlog.infrastructure.postgres.eraser import Rewrite
-from turnlog.infrastructure.postgres.pool import bound, once_more
+from turnlog.infrastructure.postgres.pool import bound, on_connection, once_more
 from turnlog.infrastructure.postgres.recall import OUR_TOPICS
 from turnlog.infrastructure.postgres.redacting import redact
-from turnlog.infrastructure.postgres.rows import Changes, changes_of, joined
+from turnlog.infrastructure.postgres.rows import Changes, changes_of, joined, moving_on
 
 _HOOKS = (
     "insert_events",
@@ -119,10 +120,8 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         bound(datastore)
         super().__init__(datastore, *args, **kwargs)
         self._tables = tables.of_recorder(self)
-        self._append_statement = self._tables.sql(
-            "SELECT {append}(%s::json, %s::bytea, %s::json, %s::json, %s)"
-        )
-        self._append_one_statement = self._tables.sql("SELECT {append_one}(" + "%s, " * 9 + "%s)")
+        self._append_many = Call(self._tables.regproc("append"), tables.APPEND_FORMS)
+        self._append_one = Call(self._tables.regproc("append_one"), tables.APPEND_ONE_FORMS)
         self._is_plain = all(map(self._is_the_frameworks, _HOOKS))
         self._rows_statement = self._tables.sql("SELECT {write_rows}(%s::json, %s::json)")
 
@@ -253,14 +252,20 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store events and their rows in one transaction; notification ids are in the order of commits."""
-        batch = self._batch(stored_events, **kwargs)
-        if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
-            ids: Sequence[int] | None = once_more(self.datastore, lambda: self._append(batch), writes=True)
+        events = self._events(stored_events, **kwargs)
+        arguments = moving_on(stored_events, events)
+        if self._is_plain and arguments is not None:
+            ids: Sequence[int] | None = self._append(self._append_one, arguments)
         else:
-            ids = self._insert_with_hooks(batch, **kwargs)
-        if ids and batch.changes and (index := self.recall):
-            index.follow(batch.stored)
+            ids = self._insert_batch(self._batch(stored_events, events), **kwargs)
+        if ids and events and (index := self.recall):
+            index.follow(stored_events)
         return ids
+
+    def _insert_batch(self, batch: _Batch, **kwargs: Any) -> Sequence[int] | None:
+        if self._is_plain and batch.stored and not batch.erasures and not batch.redactions:
+            return self._append(self._append_many, (*joined(batch.stored), *batch.changes.as_json()))
+        return self._insert_with_hooks(batch, **kwargs)
 
     def _insert_with_hooks(self, batch: _Batch, **kwargs: Any) -> Sequence[int] | None:
         """Let the recorder behind do it; what one of its hooks raises leaves nothing stored."""
@@ -301,20 +306,20 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         behind = (cls for cls in type(self).__mro__ if cls is not SessionRows and hook in vars(cls))
         return vars(next(behind))[hook] is getattr(PostgresApplicationRecorder, hook)
 
-    def _append(self, batch: _Batch) -> Sequence[int]:
+    def _append(self, function: Call, arguments: Sequence[Argument]) -> Sequence[int]:
         patience = f"{self.datastore.lock_timeout}s"
-        statement, parameters = self._append_one_statement, batch.changes.of_one(batch.stored)
-        if parameters is None:
-            statement = self._append_statement
-            parameters = (*joined(batch.stored), *batch.changes.as_json())
-        with self.datastore.get_connection() as connection:
-            cursor = connection.cursor(row_factory=scalar_row)
-            return cursor.execute(statement, (*parameters, patience), prepare=True).fetchall()
+
+        def append(connection: Connection[Any]) -> list[int]:
+            return function(connection, *arguments, patience)
+
+        return once_more(self.datastore, lambda: on_connection(self.datastore, append), writes=True)
 
     def _insert_events(
         self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> None:
-        batch = kwargs.pop("session_rows", None) or self._batch(stored_events, **kwargs)
+        batch = kwargs.pop("session_rows", None) or self._batch(
+            stored_events, self._events(stored_events, **kwargs)
+        )
         batch.tries.append(True)
         self._lock_table(curs)  # before any row is locked, so that writers wait in one order
         curs.execute(tables.LEAVE, prepare=True)
@@ -333,12 +338,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         index = recall.PostgresRecallIndex(self.datastore, mapper, self._tables)
         redact(cursor, self._tables, index, mapper, rewrites)
 
-    def _batch(
-        self, stored_events: Sequence[StoredEvent], recorded: Sequence[StreamEvent] = (), **_: Any
-    ) -> _Batch:
-        """What follows from these stored events; `recorded` are the events themselves, where they are known."""
-        is_known = self._mapper is not None and len(recorded) == len(stored_events)
-        events = list(recorded if is_known else self._stream_events(stored_events))
+    def _batch(self, stored_events: Sequence[StoredEvent], events: Sequence[StreamEvent]) -> _Batch:
         erasures: list[eraser.Overwrite] = []
         if self._mapper is not None:
             for tombstone in events:
@@ -347,6 +347,14 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
                     erasures.append(erasure)
         redactions = [Rewrite(event) for event in events if isinstance(event, ContentRedacted)]
         return _Batch(stored_events, changes_of(events), erasures, redactions)
+
+    def _events(
+        self, stored_events: Sequence[StoredEvent], recorded: Sequence[StreamEvent] = (), **_: Any
+    ) -> Sequence[StreamEvent]:
+        """What these stored events are; `recorded` are the events themselves, where the caller has them."""
+        if self._mapper is not None and len(recorded) == len(stored_events):
+            return recorded
+        return list(self._stream_events(stored_events))
 
     def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:

@@ -14,6 +14,7 @@ from eventsourcing.persistence import StoredEvent
 
 from turnlog.application.ledger import needs_entry
 from turnlog.domain.events import (
+    ContentRedacted,
     ExpiryMoved,
     MessageAppended,
     MetadataUpdated,
@@ -23,6 +24,7 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.json_text import from_json_text, sorted_json_text
+from turnlog.infrastructure.postgres.calls import Argument
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -56,26 +58,31 @@ class Changes:
             return None, None
         return json.dumps(self.sessions), json.dumps(self.entries) if self.entries else None
 
-    def of_one(self, stored_events: Sequence[StoredEvent]) -> tuple[object, ...] | None:
-        """The parameters of `append_one`, if this is one event that only moves its session on."""
-        if len(stored_events) != 1 or len(self.sessions) != 1 or not self.sessions[0].keys() <= _MOVES_ON:
-            return None
-        event, change = stored_events[0], self.sessions[0]
-        entry = self.entries[0]["event_id"] if self.entries else None
-        return (
-            str(event.originator_id),
-            event.originator_version,
-            event.topic,
-            event.state,
-            change["head"],
-            change["at"],
-            change["messages"],
-            change.get("active_at"),
-            entry,
-        )
+
+_CHANGES_MORE = (SessionOpened, ExpiryMoved, MetadataUpdated, SessionDeleted, ContentRedacted)
+"""Events that do more to their session than to move it on."""
 
 
-_MOVES_ON = {"aggregate_id", "version", "head", "at", "messages", "active_at"}
+def moving_on(
+    stored_events: Sequence[StoredEvent], events: Sequence[StreamEvent]
+) -> tuple[Argument, ...] | None:
+    """The arguments of `append_one`, if this is one event that only moves its session on."""
+    if len(stored_events) != 1 or len(events) != 1 or isinstance(events[0], _CHANGES_MORE):
+        return None
+    stored, event = stored_events[0], events[0]
+    at = micros(event.timestamp)
+    is_message = isinstance(event, MessageAppended)
+    return (
+        str(stored.originator_id),
+        stored.originator_version,
+        stored.topic,
+        stored.state,
+        event.chain,
+        at,
+        int(is_message),
+        at if is_message and event.moves_idle_expiry else None,
+        needs_entry(event),
+    )
 
 
 def changes_of(events: Iterable[StreamEvent]) -> Changes:
