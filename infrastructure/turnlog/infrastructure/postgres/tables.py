@@ -270,8 +270,8 @@ APPEND_ONE: Final[LiteralString] = """
 """
 """What `append` does, cheaper, for one event that only moves its session on, as most writes are.
 
-PL/pgSQL runs a query for each PERFORM, which an assignment spares, and for a condition that has a query in it,
-whatever stands before that one: therefore an IF inside an IF, which takes a seventh off the server's work.
+PL/pgSQL runs a query for each PERFORM, which an assignment spares, and for a condition that has a query in
+it, whatever stands before that one: hence an IF inside an IF, which takes a seventh off the server's work.
 """
 
 APPEND_ONE_FORMS: Final = (
