@@ -252,7 +252,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store events and their rows in one transaction; notification ids are in the order of commits."""
-        events = self._events(stored_events, **kwargs)
+        events = self._stream_events(stored_events, **kwargs)
         arguments = moving_on(stored_events, events)
         if self._is_plain and arguments is not None:
             ids: Sequence[int] | None = self._append(self._append_one, arguments)
@@ -317,9 +317,9 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
     def _insert_events(
         self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> None:
-        batch = kwargs.pop("session_rows", None) or self._batch(
-            stored_events, self._events(stored_events, **kwargs)
-        )
+        batch = kwargs.pop("session_rows", None)
+        if batch is None:
+            batch = self._batch(stored_events, self._stream_events(stored_events, **kwargs))
         batch.tries.append(True)
         self._lock_table(curs)  # before any row is locked, so that writers wait in one order
         curs.execute(tables.LEAVE, prepare=True)
@@ -348,15 +348,15 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         redactions = [Rewrite(event) for event in events if isinstance(event, ContentRedacted)]
         return _Batch(stored_events, changes_of(events), erasures, redactions)
 
-    def _events(
+    def _stream_events(
         self, stored_events: Sequence[StoredEvent], recorded: Sequence[StreamEvent] = (), **_: Any
     ) -> Sequence[StreamEvent]:
         """What these stored events are; `recorded` are the events themselves, where the caller has them."""
         if self._mapper is not None and len(recorded) == len(stored_events):
             return recorded
-        return list(self._stream_events(stored_events))
+        return list(self._read_events(stored_events))
 
-    def _stream_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
+    def _read_events(self, stored_events: Sequence[StoredEvent]) -> Iterator[StreamEvent]:
         for stored in stored_events:
             if stored.topic.startswith(OUR_TOPICS):
                 if self._mapper is None:
