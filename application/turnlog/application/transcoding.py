@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from eventsourcing.persistence import JSONTranscoder
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -22,12 +22,8 @@ class QuickJSONTranscoder(JSONTranscoder):
 
     def encode(self, obj: Any) -> bytes:
         """The object as JSON in UTF-8; the quick way is that of dicts of texts, integers and times."""
-        if (
-            type(obj) is dict
-            and _TEXT.issuperset(map(type, obj))
-            and _FLAT.issuperset(map(type, obj.values()))
-        ):
-            flat = dict(cast("dict[str, object]", obj))
+        if _is_flat(obj):
+            flat = dict(obj)
             for name, value in flat.items():
                 if type(value) is datetime:
                     flat[name] = self._encode_obj(value)
@@ -53,3 +49,10 @@ class QuickJSONTranscoder(JSONTranscoder):
         if type(value) is list:
             return [self._decoded(item) for item in value]  # pyright: ignore[reportUnknownVariableType] # JSON
         return value
+
+
+def _is_flat(obj: Any) -> TypeGuard[dict[str, object]]:
+    if type(obj) is not dict:
+        return False
+    state = cast("dict[object, object]", obj)
+    return _TEXT.issuperset(map(type, state)) and _FLAT.issuperset(map(type, state.values()))
