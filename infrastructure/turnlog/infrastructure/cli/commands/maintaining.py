@@ -28,14 +28,14 @@ def rebuild(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Make read models, and the ledger of event ids, anew from the log; others go on meanwhile."""
+    """Make read models or the ledger of ids anew from the log."""
     from turnlog.infrastructure.cli.maintaining import rebuild_models
 
     return rebuild_models(settings_of(context, db, as_json), None if model is None else model.value)
 
 
 def check(context: typer.Context, db: Database = None, as_json: Json = False) -> int:
-    """Check that log, boundaries, read models and the ledger of event ids agree."""
+    """Check that log, boundaries, read models and ledger of ids agree."""
     from turnlog.infrastructure.cli.maintaining import check_database
 
     return check_database(settings_of(context, db, as_json))
