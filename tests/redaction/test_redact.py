@@ -77,16 +77,16 @@ def test_what_another_thread_read_before_the_redaction_is_not_remembered(
     store: Store, sessions: SessionService
 ) -> None:
     other = store.service()
-    read: Any = other._streams._read_ranges  # pyright: ignore[reportPrivateUsage] # the moment of the race
+    read: Any = other._streams._read_versions  # pyright: ignore[reportPrivateUsage] # the moment of the race
 
     def read_and_lose_the_race(*args: Any) -> Any:
         found = read(*args)
-        vars(other._streams).pop("_read_ranges")  # pyright: ignore[reportPrivateUsage]
+        vars(other._streams).pop("_read_versions")  # pyright: ignore[reportPrivateUsage]
         sessions.redact(SID, "u1", **WHY)
         assert other.version(SID) == 6
         return found
 
-    vars(other._streams)["_read_ranges"] = read_and_lose_the_race  # pyright: ignore[reportPrivateUsage]
+    vars(other._streams)["_read_versions"] = read_and_lose_the_race  # pyright: ignore[reportPrivateUsage]
     other.view(SID)
     assert SECRET not in (other.view(SID).messages[0].text or "")
 

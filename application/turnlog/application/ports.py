@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper, StoredEvent
+from eventsourcing.persistence import Mapper
 from eventsourcing.utils import strtobool
 
 from turnlog.application.erasing import NO_BACKUP, BackupError, SessionEraser
@@ -20,6 +20,9 @@ from turnlog.domain.query import EventQuery
 
 RECALL: Final = "TURNLOG_RECALL_INDEX"
 """Set to `no`, nothing indexes what was said: an index is plain text, whatever encrypts the log."""
+
+StoredRow: TypeAlias = tuple[int, str, bytes]
+"""An event of a stream as it is stored: version, topic and state."""
 
 
 def keeps_recall(env: Mapping[str, str], mapper: object) -> bool:
@@ -142,8 +145,8 @@ class SessionRowsRecorder(ABC):
         self,
         originator_id: Any,  # noqa: ARG002 - for stores that can
         ranges: Iterable[tuple[int, int]],  # noqa: ARG002
-    ) -> Iterator[StoredEvent] | None:
-        """The stored events of these ranges of versions, in one read; None where each range is a read."""
+    ) -> Sequence[StoredRow] | None:
+        """The events of these ranges of versions, in one read; None where each range is a read."""
         return None
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
 
+from turnlog.application.ports import StoredRow
 from turnlog.domain.entries import entry_of, message_entry
 from turnlog.domain.errors import TurnlogError, UnreadableEventError
 from turnlog.domain.events import (
@@ -53,18 +54,19 @@ def decoder_of(mapper: Mapper[Any]) -> Callable[[bytes], Any] | None:
     return mapper.transcoder.decode if is_all else None
 
 
-def usual_message(decode: Callable[[bytes], Any], row: StoredEvent, session_id: str) -> SessionEvent | None:
+def usual_message(decode: Callable[[bytes], Any], row: StoredRow, session_id: str) -> SessionEvent | None:
     """The entry of a message, made without the event in between: that takes half the time.
 
     None for any other event, and where something is wrong: the way through the event says what.
     """
-    if row.topic != MessageAppended.TOPIC:
+    version, topic, state = row
+    if topic != MessageAppended.TOPIC:
         return None
     try:
-        stored = decode(row.state)
+        stored = decode(state)
         if "class_version" in stored or _flaw(stored, MessageAppended) is not None:
             return None
-        return message_entry(stored, row.originator_version, session_id)
+        return message_entry(stored, version, session_id)
     except Exception:  # whatever such bytes make of it
         return None
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from eventsourcing.application import Application
 from eventsourcing.persistence import EventStore, PersistenceError, StoredEvent
 
-from turnlog.application.ports import SessionRowsRecorder
+from turnlog.application.ports import SessionRowsRecorder, StoredRow
 from turnlog.application.storage import storage_errors
 from turnlog.application.stored_events import (
     decoder_of,
@@ -27,7 +27,7 @@ from turnlog.domain.errors import SessionNotFoundError, TurnlogError, Unreadable
 from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, SessionOpened, StreamEvent
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import fold
-from turnlog.domain.state import Ranges, SessionState, near_ranges
+from turnlog.domain.state import SessionState, near_ranges
 from turnlog.domain.view import View
 
 PAGE = 500
@@ -158,9 +158,9 @@ class SessionStreams:
         backwards: bool = False,
     ) -> Iterator[SessionEvent]:
         """The entries behind `after`, page by page."""
-        for rows in self._pages(aggregate_id, after, upto, backwards):
+        for events in self._pages(aggregate_id, after, upto, backwards):
             with storage_errors():
-                page = [self._entry(row, session_id) for row in rows]
+                page = [self._entry(event.originator_id, _row_of(event), session_id) for event in events]
             yield from (entry for entry in page if entry is not None)
 
     def _pages(
@@ -181,18 +181,14 @@ class SessionStreams:
         """The view of this state. Its texts are read once and then remembered while they are in the view."""
         key = self._key_of(aggregate_id)
         known = self._known.get(key) or {}
-        missing = [gap for first, last in state.view for gap in _gaps(known, first, min(last, state.version))]
+        versions = [
+            version for first, last in state.view for version in range(first, min(last, state.version) + 1)
+        ]
+        missing = [version for version in versions if version not in known]
         if missing:
-            known = {**known, **self._read_ranges(aggregate_id, session_id, missing)}
-            self._known.put(
-                key,
-                {v: known[v] for first, last in state.view for v in range(first, last + 1) if v in known},
-            )
-        found = (
-            known[version]
-            for first, last in state.view
-            for version in range(first, min(last, state.version) + 1)
-        )
+            known = {**known, **self._read_versions(aggregate_id, session_id, missing)}
+            self._known.put(key, {version: known[version] for version in versions if version in known})
+        found = (known[version] for version in versions)
         return View(tuple(event for event in found if event is not None), state.version)
 
     def version_at(self, aggregate_id: UUID, time: datetime, newest: SessionState) -> int | None:
@@ -223,33 +219,37 @@ class SessionStreams:
         self, aggregate_id: UUID, session_id: str, versions: Iterable[int]
     ) -> dict[int, SessionEvent]:
         """The messages at these versions, as they are now: a redaction by another process is seen."""
-        ranges = [(version, version) for version in sorted(set(versions))]
-        found = self._read_ranges(aggregate_id, session_id, ranges)
+        found = self._read_versions(aggregate_id, session_id, versions)
         return {version: entry for version, entry in found.items() if entry is not None}
 
-    def _read_ranges(
-        self, aggregate_id: UUID, session_id: str, ranges: Ranges | Sequence[tuple[int, int]]
+    def _read_versions(
+        self, aggregate_id: UUID, session_id: str, versions: Iterable[int]
     ) -> dict[int, SessionEvent | None]:
-        wanted = {version for first, last in ranges for version in range(first, last + 1)}
+        """By version the message, None for what is none."""
+        wanted = set(versions)
         found: dict[int, SessionEvent | None] = {}
+        stored_id = self._id_of(aggregate_id)
         with storage_errors():
-            for row in self._rows(self._id_of(aggregate_id), near_ranges(ranges, _NEAR)):
-                if row.originator_version in wanted:
-                    entry = self._entry(row, session_id)
-                    found[row.originator_version] = entry if entry and entry.message else None
+            for row in self._rows(stored_id, list(near_ranges(((one, one) for one in wanted), _NEAR))):
+                version = row[0]
+                if version in wanted:
+                    entry = self._entry(stored_id, row, session_id)
+                    found[version] = entry if entry and entry.message else None
         return found
 
-    def _rows(self, stored_id: Any, ranges: Iterable[tuple[int, int]]) -> Iterator[StoredEvent]:
+    def _rows(self, stored_id: Any, ranges: Sequence[tuple[int, int]]) -> Iterable[StoredRow]:
         """The rows of these ranges: in one read where the store can do that."""
-        recorder, ranges = self._events.recorder, list(ranges)
+        recorder = self._events.recorder
         rows = (
             recorder.select_ranges(stored_id, ranges) if isinstance(recorder, SessionRowsRecorder) else None
         )
         if rows is not None:
-            yield from rows
-            return
-        for first, last in ranges:
-            yield from recorder.select_events(stored_id, gt=first - 1, lte=last)
+            return rows
+        return (
+            _row_of(event)
+            for first, last in ranges
+            for event in recorder.select_events(stored_id, gt=first - 1, lte=last)
+        )
 
     def _read(self, aggregate_id: UUID, **criteria: Any) -> list[StreamEvent]:
         with storage_errors():
@@ -258,9 +258,11 @@ class SessionStreams:
     def _select(self, aggregate_id: UUID, **criteria: Any) -> Sequence[StoredEvent]:
         return self._events.recorder.select_events(self._id_of(aggregate_id), **criteria)
 
-    def _entry(self, row: StoredEvent, session_id: str) -> SessionEvent | None:
+    def _entry(self, stored_id: Any, row: StoredRow, session_id: str) -> SessionEvent | None:
         usual = None if self._decode is None else usual_message(self._decode, row, session_id)
-        return usual or entry_in(present(self._event(row), session_id), session_id)
+        if usual is not None:
+            return usual
+        return entry_in(present(self._event(StoredEvent(stored_id, *row)), session_id), session_id)
 
     def _event(self, row: StoredEvent) -> StreamEvent:
         try:
@@ -280,6 +282,10 @@ class SessionStreams:
         return error
 
 
+def _row_of(event: StoredEvent) -> StoredRow:
+    return event.originator_version, event.topic, event.state
+
+
 def present(event: StreamEvent, session_id: str) -> StreamEvent:
     """The event itself; `SessionNotFoundError` when it was erased since the state that led here was read."""
     if isinstance(event, EventErased):
@@ -295,16 +301,3 @@ def id_form(app: Application[UUID]) -> Callable[[UUID], Any]:
 
 def _unchanged(aggregate_id: UUID) -> UUID:
     return aggregate_id
-
-
-def _gaps(known: dict[int, SessionEvent | None], first: int, last: int) -> Iterable[tuple[int, int]]:
-    """The runs of versions within the range that are not known."""
-    start: int | None = None
-    for version in range(first, last + 1):
-        if version not in known:
-            start = version if start is None else start
-        elif start is not None:
-            yield start, version - 1
-            start = None
-    if start is not None:
-        yield start, last

@@ -45,7 +45,7 @@ class QuickJSONTranscoder(JSONTranscoder):
             for name, item in found.items():
                 if type(item) is not str:
                     found[name] = self._decoded(item)
-            return self._decode_obj(found)
+            return self._decode_obj(found) if len(found) == 2 else found  # the size of what is marked
         if type(value) is list:
             return [self._decoded(item) for item in value]  # pyright: ignore[reportUnknownVariableType] # JSON
         return value

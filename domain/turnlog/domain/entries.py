@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
+
+from pydantic import TypeAdapter
 
 from turnlog.domain.events import (
     CallAbandoned,
@@ -20,6 +22,9 @@ from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import CompactionBoundary, EventType, RedactionMark, SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.redaction import placeholder
+
+_message: Callable[[object], Message] = TypeAdapter(Message).validator.validate_python
+"""`Message.model_validate`, without its look at arguments that are not given."""
 
 
 def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
@@ -84,7 +89,7 @@ def message_entry(stored: Mapping[str, Any], version: int, session_id: str) -> S
         session_id=session_id,
         branch=known("branch"),
         synthetic=bool(known("synthetic")),
-        message=freeze(Message.model_validate({"role": stored["role"], **content})),
+        message=freeze(_message({"role": stored["role"], **content})),
         context=from_json_text(context) if context else {},
         occurred_at=_time(known("occurred_at")),
         redacted=mark,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NoReturn, cast
 
-from turnlog.domain.messages import Message, Part, ToolCallResponsePart
+from turnlog.domain.messages import Message, Part
 
 
 def _refused(*_: object, **__: object) -> NoReturn:
@@ -65,8 +65,9 @@ def freeze(message: Message) -> Message:
 
 def _freeze_part(part: Part) -> None:
     _freeze_extra(part)
-    if isinstance(part, ToolCallResponsePart) and not isinstance(part.response, str):
-        for inner in part.response:
+    response = vars(part).get("response")
+    if isinstance(response, tuple):
+        for inner in cast("tuple[Part, ...]", response):
             _freeze_part(inner)
 
 

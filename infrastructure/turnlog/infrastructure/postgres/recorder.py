@@ -19,7 +19,13 @@ from psycopg.errors import DuplicateObject
 from psycopg.rows import DictRow
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
+from turnlog.application.ports import (
+    Directory,
+    RecordedHead,
+    SessionRowsRecorder,
+    StoredRow,
+    require_in_front,
+)
 from turnlog.application.projections.errors import LOST
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import (
@@ -148,19 +154,12 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         rows = self._read(_VERSION_OF, (aggregate_id, event_id))
         return next((row["version"] for row in rows), None)
 
-    def select_ranges(
-        self, originator_id: Any, ranges: Iterable[tuple[int, int]]
-    ) -> Iterator[StoredEvent] | None:
-        """The stored events of these ranges of versions, in one read."""
+    def select_ranges(self, originator_id: Any, ranges: Iterable[tuple[int, int]]) -> Sequence[StoredRow]:
+        """The events of these ranges of versions, in one read."""
         wanted = list(ranges)
         bounds = ([first for first, _ in wanted], [last for _, last in wanted])
         rows = self._read(_RANGES, (*bounds, str(originator_id)))
-        return iter(
-            [
-                StoredEvent(originator_id, row["originator_version"], row["topic"], bytes(row["state"]))
-                for row in rows
-            ]
-        )
+        return [(row["originator_version"], row["topic"], bytes(row["state"])) for row in rows]
 
     @property
     def records_heads(self) -> bool:

@@ -16,7 +16,13 @@ from eventsourcing.sqlite import (
 )
 
 from turnlog.application.erasing import BackupError
-from turnlog.application.ports import Directory, RecordedHead, SessionRowsRecorder, require_in_front
+from turnlog.application.ports import (
+    Directory,
+    RecordedHead,
+    SessionRowsRecorder,
+    StoredRow,
+    require_in_front,
+)
 from turnlog.application.projections.errors import LOST
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
@@ -76,21 +82,19 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             return ledger.version_of(cursor, aggregate_id, event_id)
 
-    def select_ranges(
-        self, originator_id: Any, ranges: Iterable[tuple[int, int]]
-    ) -> Iterator[StoredEvent] | None:
-        """The stored events of these ranges of versions, in one read."""
+    def select_ranges(self, originator_id: Any, ranges: Iterable[tuple[int, int]]) -> Sequence[StoredRow]:
+        """The events of these ranges of versions, in one read."""
         stored_id = eraser.stored_form(originator_id)
         statement = (
             f"SELECT originator_version, topic, state FROM {self.events_table_name} "  # noqa: S608 - its own table
             "WHERE originator_id = ? AND originator_version BETWEEN ? AND ? ORDER BY originator_version"
         )
+        found: list[StoredRow] = []
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            found: list[StoredEvent] = []
             for first, last in ranges:
                 cursor.execute(statement, (stored_id, first, last))
-                found += (StoredEvent(originator_id, *row) for row in cursor.fetchall())
-        return iter(found)
+                found += cursor.fetchall()
+        return found
 
     @property
     def records_heads(self) -> bool:
