@@ -15,7 +15,7 @@ SAMPLES = [sample for sample in samples() if isinstance(sample, StreamEvent)]
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_a_recorded_event_is_what_its_class_makes(sample: StreamEvent) -> None:
     fields: dict[str, Any] = {**vars(sample), "context": None}
-    recorded = type(sample).recorded(**dict(reversed(fields.items())))
+    recorded = type(sample).recorded(**fields)
     assert list(vars(recorded).items()) == list(vars(type(sample)(**fields)).items())
 
 

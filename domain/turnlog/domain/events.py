@@ -61,11 +61,10 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
 
     @classmethod
     def recorded(cls, **fields: Any) -> Self:
-        """The event with these fields: what the class itself makes of them, in half of the time."""
-        take = fields.pop
-        held = {name: value for name in cls.__dataclass_fields__ if (value := take(name, None)) is not None}
-        if fields:
-            raise TypeError(f"{cls.__name__} has no field {min(fields)!r}.")
+        """The event with these fields, as its class makes it in more time; they are stored in this order."""
+        if not fields.keys() <= cls.__dataclass_fields__.keys():
+            raise TypeError(f"{cls.__name__} has no field {min(fields.keys() - cls.__dataclass_fields__)!r}.")
+        held = {name: value for name, value in fields.items() if value is not None}
         event = object.__new__(cls)
         object.__setattr__(event, "__dict__", held)
         return event
@@ -107,7 +106,7 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
             )
         except (ValueError, TypeError, OverflowError) as error:
             raise UnreadableEventError(f"the state in version {self.originator_version}: {error}") from error
-        return carried._replace(is_deleted=isinstance(self, SessionDeleted))
+        return carried.but(is_deleted=isinstance(self, SessionDeleted))
 
     def mutate(self, aggregate: Any) -> Any:
         """Move the aggregate on by this event, in one assignment; the opening event makes it."""
@@ -142,7 +141,7 @@ class StreamEvent(DomainEvent, CanMutateAggregate[UUID]):
 
     def stamped(self, state: SessionState) -> SessionState:
         """The state that `evolve` gave, at the version, time and chain value of this event."""
-        return state._replace(
+        return state.but(
             version=self.originator_version,
             modified_on=self.timestamp,
             head=self.chain,
@@ -230,9 +229,9 @@ class MessageAppended(ContentEvent):
         """The message joins the view; user and assistant messages move an idle expiry."""
         state = state.with_message(self.originator_version)
         if self.opens or self.closes or self.hides:
-            state = state._replace(awaited=self._awaited(state.awaited))
+            state = state.but(awaited=self._awaited(state.awaited))
         if state.idle is not None and self.moves_idle_expiry:
-            state = state._replace(expires_at=self.timestamp + state.idle)
+            state = state.but(expires_at=self.timestamp + state.idle)
         return state
 
     @property
@@ -286,13 +285,13 @@ class Compacted(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """The newest boundary is this one."""
-        return state._replace(boundary=self.originator_version)
+        return state.but(boundary=self.originator_version)
 
     def state_after(self, state: SessionState | None) -> SessionState:
         """The state with the view that the boundary names."""
         after = super().state_after(state)
         carried = self.state_carried()
-        return after._replace(view=carried.view, sealed=carried.sealed) if carried else after
+        return after.but(view=carried.view, sealed=carried.sealed) if carried else after
 
 
 @_stored
@@ -316,7 +315,7 @@ class CallAbandoned(StreamEvent):
             for call in state.awaited
             if (call.version, call.call_id) != (self.call_version, self.call_id)
         )
-        return state._replace(awaited=left)
+        return state.but(awaited=left)
 
 
 @_stored
@@ -327,7 +326,7 @@ class MetadataUpdated(ContentEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """The newest metadata are here."""
-        return state._replace(metadata_version=self.originator_version)
+        return state.but(metadata_version=self.originator_version)
 
 
 @_stored
@@ -341,7 +340,7 @@ class ExpiryMoved(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """The expiry as it was set."""
-        return state._replace(expires_at=datetime.fromisoformat(self.expires_at) if self.expires_at else None)
+        return state.but(expires_at=datetime.fromisoformat(self.expires_at) if self.expires_at else None)
 
 
 @_stored
@@ -356,7 +355,7 @@ class HoldPlaced(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """One more hold, named by the version that placed it."""
-        return state._replace(holds=(*state.holds, self.originator_version))
+        return state.but(holds=(*state.holds, self.originator_version))
 
 
 @_stored
@@ -371,7 +370,7 @@ class HoldReleased(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """The other holds stay on."""
-        return state._replace(holds=tuple(hold for hold in state.holds if hold != self.placed_at))
+        return state.but(holds=tuple(hold for hold in state.holds if hold != self.placed_at))
 
 
 @_stored
@@ -400,7 +399,7 @@ class ContentRedacted(ContentEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """The newest redaction is this one: texts that were read before it are not to be shown."""
-        return state._replace(redacted=self.originator_version)
+        return state.but(redacted=self.originator_version)
 
     @property
     def marker(self) -> str:
@@ -431,7 +430,7 @@ class TurnMarked(StreamEvent):
         turns = tuple(turn for turn in state.turns if turn.branch != self.branch)
         if self.until:
             turns = (*turns, OpenTurn(self.turn_id, datetime.fromisoformat(self.until), self.branch))
-        return state._replace(turns=turns)
+        return state.but(turns=turns)
 
 
 @_stored
@@ -457,7 +456,7 @@ class SessionDeleted(StreamEvent):
 
     def evolve(self, state: SessionState) -> SessionState:
         """Nothing is left to be shown."""
-        return state._replace(view=(), sealed=False, awaited=(), turns=(), is_deleted=True)
+        return state.but(view=(), sealed=False, awaited=(), turns=(), is_deleted=True)
 
 
 @_stored

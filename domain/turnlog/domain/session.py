@@ -177,12 +177,12 @@ class Session(BaseAggregate[UUID]):
             EventAppended,
             now,
             context,
+            content=checked_json_text(dict(new.payload or {}), "payload"),
+            salt=new_salt(),
             event_id=event_id,
             type=str(EventType.of(new.type)),
             branch=new.branch,
             occurred_at=_utc_text("occurred_at", new.occurred_at),
-            content=checked_json_text(dict(new.payload or {}), "payload"),
-            salt=new_salt(),
         )
 
     def compact(
@@ -375,17 +375,17 @@ class Session(BaseAggregate[UUID]):
             ContentRedacted,
             now,
             context,
+            content=content,
+            **salted,
             event_id=event_id,
-            redacted_id=vars(target).get("event_id"),
             redacted_version=target.originator_version,
             commitment_kept=committed,
             reason=_said("reason", reason),
             by=_said("by", by),
+            redacted_id=vars(target).get("event_id"),
             form=_form_text(target) if form is None else to_json_text(dict(form), "form"),
             through=through,
             quoted=[str(version) for version in quoted] or None,
-            content=content,
-            **salted,
         )
 
     def delete(
@@ -425,6 +425,8 @@ class Session(BaseAggregate[UUID]):
             MessageAppended,
             now,
             context,
+            content=message_content(message),
+            salt=new_salt(),
             event_id=event_id,
             role=message.role.value,
             branch=new.branch,
@@ -433,8 +435,6 @@ class Session(BaseAggregate[UUID]):
             opens=opens or None,
             closes=closes or None,
             hides=hides or None,
-            content=message_content(message),
-            salt=new_salt(),
         )
 
     def _calls_met(self, message: Message, branch: str | None) -> tuple[list[str], list[str]]:
@@ -513,7 +513,7 @@ class Session(BaseAggregate[UUID]):
         )
         after = event.evolve(before)
         if view is not None:
-            after = after._replace(view=view[0], sealed=view[1])
+            after = after.but(view=view[0], sealed=view[1])
         if view is not None or after.must_carry_at(event.originator_version):
             vars(event)["state"] = after.to_text()
         else:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last version of each range, both inclusive, in view order."""
@@ -65,6 +65,13 @@ class SessionState(NamedTuple):
     redacted: int | None = None
     """The version of the newest redaction."""
 
+    def but(self, **changes: Any) -> SessionState:
+        """The same with these changes; `_replace` takes five times as long, and each write asks it twice."""
+        values: list[object] = list(self)
+        for name, value in changes.items():
+            values[_PLACES[name]] = value
+        return SessionState._make(values)
+
     def must_carry_at(self, version: int) -> bool:
         """Whether the event at this version has to carry the state instead of naming its anchor."""
         return (version - self.anchor) * 8 > len(self.view) + len(self.awaited) + len(self.turns)
@@ -73,15 +80,15 @@ class SessionState(NamedTuple):
         """The state with the message at this version in the view."""
         view = self.view
         if not view:
-            return self._replace(view=((version, version),))
+            return self.but(view=((version, version),))
         first, last = view[-1]
         if not self.sealed and version <= last:  # the newest boundary named it in front
             return self
         if self.sealed and any(start <= version <= end for start, end in view):
             return self
         if not self.sealed and version - last - 1 <= MAX_GAP:
-            return self._replace(view=(*view[:-1], (first, version)))
-        return self._replace(view=(*view, (version, version)), sealed=False)
+            return self.but(view=(*view[:-1], (first, version)))
+        return self.but(view=(*view, (version, version)), sealed=False)
 
     def to_text(self) -> str:
         """The state as an event carries it: ranges; created; expires after; idle; metadata, and what is on.
@@ -143,6 +150,9 @@ class SessionState(NamedTuple):
                 for name, until, branch in (json.loads(turns) if turns else ())
             ),
         )
+
+
+_PLACES = {name: place for place, name in enumerate(SessionState._fields)}
 
 
 def ranges_text(ranges: Ranges) -> str:
