@@ -1,6 +1,6 @@
 """What eight processes that append to 800 sessions of one PostgreSQL get done together.
 
-Compared in turns are our recorder, the same service on the framework's default recorder, and that recorder
+Compared in turns are our recorder, the same service on the framework's default recorder, and each recorder
 alone, fed with events that are made already; each time a follower reads along, and what it missed is counted,
 as is what is stored too little or too often. Then the same sessions in two logs, and one session by many.
 Run it with `python -m benchmarks.postgres`; `--quick` takes less. The server is that of TURNLOG_TEST_POSTGRES
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, cycle, islice
 from multiprocessing.synchronize import Barrier as BarrierOfProcesses
 from threading import Event, Thread
@@ -32,6 +32,7 @@ from psycopg.conninfo import conninfo_to_dict
 from turnlog.application import Sessions, SessionService
 from turnlog.domain import Message
 from turnlog.domain.events import SessionOpened
+from turnlog.domain.ids import aggregate_id
 
 PROCESSES = 8
 PATIENCE = 120.0
@@ -146,6 +147,24 @@ def insert_events(env: Mapping[str, str], writer: int, appends: int, start: Barr
     app.close()
 
 
+def insert_made_events(env: Mapping[str, str], writer: int, appends: int, start: BarrierOfProcesses) -> None:
+    """The same by our recorder alone, with all its rows: what the service could do if it took no time."""
+    with SessionService(env=env) as sessions:
+        recorder, mapper = sessions.app.recorder, sessions.app.mapper
+        made: list[tuple[StoredEvent, object]] = []
+        for number in range(SESSIONS):
+            name = f"{writer}-{number}"
+            sessions.create(name)
+            sessions.append_message(name, MESSAGE)
+            (stored,) = recorder.select_events(aggregate_id(name), desc=True, limit=1)
+            made.append((stored, mapper.to_domain_event(stored)))
+        start.wait()
+        for number, (stored, event) in zip(range(appends), cycle(made), strict=False):
+            next_one = replace(stored, originator_version=2 + number // SESSIONS)
+            recorder.insert_events([next_one], recorded=[event])
+        start.wait()
+
+
 class Follower(Thread):
     """Reads the notification log as it grows, as a projection does."""
 
@@ -209,6 +228,7 @@ KINDS = (
     Kind("sessions, our recorder", append_messages),
     Kind("sessions, the framework's recorder", append_messages, PLAIN),
     Kind("the framework's recorder alone", insert_events, PLAIN, ("Application",)),
+    Kind("our recorder alone", insert_made_events),
     Kind("sessions, our recorder, two logs", append_to_shards, None, ("Sessions0", "Sessions1")),
 )
 ONE_SESSION = tuple(
