@@ -10,6 +10,7 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
 from eventsourcing.sqlite import (
     SQLITE3_DEFAULT_LOCK_TIMEOUT,
+    SQLiteAggregateRecorder,
     SQLiteApplicationRecorder,
     SQLiteCursor,
     SQLiteDatastore,
@@ -36,7 +37,7 @@ from turnlog.infrastructure.sqlite.catching_up import (
     tables,
 )
 from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
-from turnlog.infrastructure.sqlite.secure import SecureConnectionPool, secure, writing
+from turnlog.infrastructure.sqlite.secure import Insertion, SecureConnectionPool, secure, writing
 from turnlog.infrastructure.sqlite.subscribing import SqliteSubscriptions
 
 
@@ -59,6 +60,11 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     def __init__(self, datastore: SQLiteDatastore, *args: Any, **kwargs: Any) -> None:
         secure(datastore)
         super().__init__(datastore, *args, **kwargs)
+        behind = (cls for cls in type(self).__mro__ if not issubclass(cls, SqliteSubscriptions))
+        inserts = next(vars(cls)["insert_events"] for cls in behind if "insert_events" in vars(cls))
+        self._is_plain = (
+            type(datastore) is SQLiteDatastore and inserts is SQLiteAggregateRecorder.insert_events
+        )
 
     def bind(self, mapper: Mapper[Any]) -> None:
         """Read stored events through this mapper from now on; make the rows that a store lacks.
@@ -196,6 +202,15 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
             statements.append(fence.trigger(self.events_table_name))
         return [*statements, *recall.CREATE] if recall.is_supported() else statements
 
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Store the events and their rows in one transaction, then wake the subscriptions of this process."""
+        if not self._is_plain:
+            return super().insert_events(stored_events, **kwargs)
+        with Insertion(self.datastore) as cursor:
+            ids = self._insert_events(cursor, stored_events, **kwargs)
+        self.wake()
+        return ids
+
     def _insert_events(
         self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
@@ -206,7 +221,8 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
             is_live = directory.insert(c, aggregate_id, events)
             if not is_live and events[0].originator_version > 0:
                 eraser.refuse_purged(c, events[0].originator_id)
-            self._redact(c, aggregate_id, [one for one in events if isinstance(one, ContentRedacted)])
+            if redactions := [one for one in events if isinstance(one, ContentRedacted)]:
+                self._redact(c, aggregate_id, redactions)
             if isinstance(events[-1], SessionDeleted):
                 self._remove(c, aggregate_id, events[-1])
         if ids and not 0 <= ids[-1] - self._indexed <= recall.MAX_LAG and (index := self.recall):
@@ -215,7 +231,7 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
 
     def _redact(self, c: SQLiteCursor, aggregate_id: UUID, redactions: Sequence[ContentRedacted]) -> None:
         """Remove the contents that are redacted, and what was derived from them."""
-        if not redactions or self._mapper is None:
+        if self._mapper is None:
             return
         if index := self._index:
             index.remove(c, aggregate_id, {one.redacted_version for one in redactions}, rewrite=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 from eventsourcing.persistence import DatabaseError, InterfaceError, OperationalError, ProgrammingError
@@ -14,6 +15,7 @@ from eventsourcing.sqlite import (
     SQLiteConnectionPool,
     SQLiteCursor,
     SQLiteDatastore,
+    SQLiteTransaction,
 )
 
 from turnlog.application.storage import storage_errors
@@ -118,6 +120,35 @@ class SecureConnectionPool(SQLiteConnectionPool):
         connection.execute("PRAGMA secure_delete = ON")
         connection.row_factory = sqlite3.Row
         fence.may_pass(connection)
+
+
+class Insertion:
+    """The transaction of `datastore.transaction(commit=True)`, without the three generators around it.
+
+    They are a thirtieth of an append.
+    """
+
+    def __init__(self, datastore: SQLiteDatastore) -> None:
+        self._pool = datastore.pool
+
+    def __enter__(self) -> SQLiteCursor:
+        self._connection = self._pool.get_connection(is_writer=True)
+        try:
+            self._transaction = SQLiteTransaction(self._connection, commit=True)
+            self._cursor = self._transaction.__enter__()
+        except BaseException:
+            self._pool.put_connection(self._connection)
+            raise
+        return self._cursor
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._cursor.sqlite_cursor.close()
+            self._transaction.__exit__(kind, error, traceback)
+        finally:
+            self._pool.put_connection(self._connection)
 
 
 def secure(datastore: SQLiteDatastore) -> None:

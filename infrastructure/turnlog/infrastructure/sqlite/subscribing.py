@@ -125,12 +125,16 @@ class SqliteSubscriptions(_RecorderBehind):
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store the events, then wake the subscriptions of this process."""
         ids = super().insert_events(stored_events, **kwargs)
+        self.wake()
+        return ids
+
+    def wake(self) -> None:
+        """Let the subscriptions of this process read what is new."""
         if self._subscriptions:
             with self._subscriptions_lock:
                 subscriptions = tuple(self._subscriptions)
             for subscription in subscriptions:
                 subscription.wake()
-        return ids
 
 
 class SqliteFollowableRecorder(SqliteSubscriptions, SQLiteApplicationRecorder):
