@@ -56,12 +56,16 @@ _ALTERNATIVES: Final = 16
 """Sessions times terms that are asked for one by one; of more of them hits elsewhere are left out later."""
 
 _MARK: Final[LiteralString] = """
-    INSERT INTO {recall_mark} VALUES (%s, 0, %s) ON CONFLICT DO NOTHING
+    INSERT INTO {recall_mark} SELECT position, 0, %s FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE
+    ON CONFLICT DO NOTHING
 """
 
 _TAKE_MARK: Final[LiteralString] = """
-    SELECT indexed, rule FROM {recall_mark} WHERE position = %s FOR UPDATE SKIP LOCKED
+    SELECT position, version, indexed, rule
+    FROM {sessions} AS session JOIN {recall_mark} AS mark USING (position) WHERE aggregate_id = %s
+    FOR KEY SHARE OF session FOR UPDATE OF mark SKIP LOCKED
 """
+"""It lets others append to the session, but nobody delete it before the blocks are written."""
 
 _MESSAGES: Final[LiteralString] = """
     SELECT * FROM {events} WHERE originator_id = %s::{id_type} AND topic = %s
@@ -140,23 +144,15 @@ class PostgresRecallIndex:
         self, cursor: Cursor[DictRow], aggregate_id: UUID, version: int | None = None
     ) -> bool:
         """The same in the transaction of the caller, with a version not further than that one."""
-        # This lets others append to the session, but nobody delete it before the blocks are written.
-        cursor.execute(
-            self._tables.sql(
-                "SELECT position, version FROM {sessions} WHERE aggregate_id = %s FOR KEY SHARE"
-            ),
-            (aggregate_id,),
-        )
-        session = cursor.fetchone()
-        if session is None:
-            return False
-        position = session["position"]
-        newest = int(session["version"]) if version is None else version
-        cursor.execute(self._tables.sql(_MARK), (position, RULE))
-        mark = cursor.execute(self._tables.sql(_TAKE_MARK), (position,)).fetchone()
+        take_mark = self._tables.sql(_TAKE_MARK)
+        mark = cursor.execute(take_mark, (aggregate_id,)).fetchone()
+        if mark is None:  # there is none yet, or somebody else has it
+            cursor.execute(self._tables.sql(_MARK), (RULE, aggregate_id))
+            mark = cursor.execute(take_mark, (aggregate_id,)).fetchone()
         if mark is None:
             return False
-        indexed = int(mark["indexed"])
+        position, indexed = mark["position"], int(mark["indexed"])
+        newest = int(mark["version"]) if version is None else version
         if mark["rule"] != RULE:
             cursor.execute(self._tables.sql("DELETE FROM {recall} WHERE position = %s"), (position,))
             indexed = 0
@@ -261,13 +257,9 @@ class PostgresRecallIndex:
         self, cursor: Cursor[DictRow], aggregate_id: UUID, position: int, first: int, last: int
     ) -> None:
         values = (str(aggregate_id), MessageAppended.TOPIC, first - 1, last)
-        grams: set[str] = set()
-        for row in cursor.execute(self._tables.sql(_MESSAGES), values).fetchall():
-            text = self._text(row)
-            grams.update(_grams_of_text(text) if text else ())
+        rows = cursor.execute(self._tables.sql(_MESSAGES), values).fetchall()
+        grams = _grams(text for row in rows if (text := self._text(row)))
         if grams:
-            if len(grams) > MAX_GRAMS:
-                grams = {_LONG}
             cursor.execute(
                 self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
                 (position, first, last, _array(sorted({_session_key(position), *grams}))),
@@ -325,12 +317,18 @@ def _spread(term: str) -> Iterable[_Trigram]:
     return ((term[at], term[at + 1], term[at + 2]) for at in (*range(0, last, step), last))
 
 
-def _grams_of_text(text: str) -> Iterable[str]:
-    """What is indexed of a message."""
-    if len(text) > MAX_INDEXED:
-        return (_LONG,)
-    compared = searchable(text)
-    return map(_hash, set(zip(compared, compared[1:], compared[2:], strict=False)))
+def _grams(texts: Iterable[str]) -> set[str]:
+    """What is indexed of a block of messages."""
+    trigrams: set[_Trigram] = set()
+    grams: set[str] = set()
+    for text in texts:
+        if len(text) > MAX_INDEXED:
+            grams.add(_LONG)
+        else:
+            compared = searchable(text)
+            trigrams.update(zip(compared, compared[1:], compared[2:], strict=False))
+    grams.update(map(_hash, trigrams))  # together: most of them are in many messages
+    return {_LONG} if len(grams) > MAX_GRAMS else grams
 
 
 @lru_cache(maxsize=32_768)
