@@ -36,6 +36,19 @@ class SqliteInsert(sqlite.SessionRows, SqliteHost):
     """Rows about sessions in front of it."""
 
 
+class SqliteWholeHost(SQLiteApplicationRecorder):
+    """Fails behind the transaction: what it was given is stored."""
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        ids = super().insert_events(stored_events, **kwargs)
+        fail_for(stored_events)
+        return ids
+
+
+class SqliteWhole(sqlite.SessionRows, SqliteWholeHost):
+    """Rows about sessions in front of it."""
+
+
 class InsertHost(PostgresApplicationRecorder):
     """Fails in the hook that runs in front of the insert."""
 

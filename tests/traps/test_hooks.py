@@ -38,6 +38,17 @@ def test_what_a_hook_of_the_host_raises_leaves_nothing_stored(tmp_path: Path, ho
     assert_nothing_was_stored(env)
 
 
+def test_a_recorder_that_inserts_in_its_own_way_is_let_do_it(tmp_path: Path) -> None:
+    env = sqlite_env(tmp_path / "sessions.db")
+    whole = {**env, "APPLICATION_RECORDER_TOPIC": "tests.traps.recorders:SqliteWhole"}
+    with SessionService(env=whole) as sessions:
+        sessions.create("s")
+        with pytest.raises(HookError):
+            sessions.append_message("s", Message.user("a heron"), event_id="id")
+        assert [(row.version, row.messages) for row in sessions.list_sessions()] == [(1, 1)]
+        assert sessions.append_message("s", Message.user("a heron"), event_id="id").is_repeat
+
+
 def test_an_error_while_rows_are_derived_leaves_nothing_stored(
     env: Mapping[str, str], sessions: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
