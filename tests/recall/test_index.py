@@ -22,7 +22,7 @@ from tests.recall.conftest import on_sqlite
 from turnlog.application.recall import message_text
 from turnlog.application.service import SessionService
 from turnlog.domain.entries import entry_of
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import MessageAppended
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, TextPart, ToolCallPart
@@ -397,6 +397,26 @@ def test_a_session_in_any_place_of_a_part_is_found_compared_and_removed(indexed:
     together = len(indexed.search_all(KESTREL))
     named = {one.session_id for one in SqliteReadModels(indexed.app).compare().differences}
     assert (missing, together, named) == ([names[130]], len(names) - 1, {names[130]})
+
+
+@pytest.mark.parametrize("damage", ["state = X'00'", "topic = 'turnlog.domain.events:FutureThing'"])
+def test_what_cannot_be_read_stops_no_write_and_is_never_left_out_of_a_search(
+    indexed: SessionService, damage: str
+) -> None:
+    for name in ("a", "b"):
+        indexed.create(name)
+        indexed.append_events(name, [user("a kestrel")] * 3)
+    change(indexed, f"UPDATE stored_events SET {damage} WHERE rowid = 3")
+    for _ in range(2 * MAX_LAG):
+        indexed.append_message("b", Message.user("noted"))
+    assert (lag(indexed) <= MAX_LAG, len(indexed.search_events("b", KESTREL))) == (True, 3)
+    with pytest.raises(UnreadableEventError, match="version 2 of session 'a'"):
+        indexed.search_events("a", KESTREL)
+    with pytest.raises(UnreadableEventError, match="version 2 of session 'a'"):
+        indexed.search_all(KESTREL)
+    indexed.delete("a")
+    assert len(indexed.search_all(KESTREL)) == 3
+    assert SqliteReadModels(indexed.app).compare().differences == ()
 
 
 @settings(max_examples=60, deadline=None)

@@ -136,7 +136,7 @@ def _print_view(out: Console, title: str, view: View, *, first: int, last: int) 
 def _suggest(out: Console, database: Path, before_last: int) -> None:
     command = _command()
     steps = (
-        (f"{command} log @last", "every event, covered ones too"),
+        (f"{command} log @last", "the newest events, covered ones too"),
         (f"{command} view @last", "what the model is told now"),
         (f"{command} view @last --at {before_last}", "what it was told then"),
         (f"{command} view @last --as openai", "as the body of a request"),

@@ -104,7 +104,7 @@ class SqliteReadModels(ReadModels):
             connection.transaction(commit=False) as cursor,
         ):
             log = SqliteStoredLog(self._recorder, self._log.mapper, lenient=True)
-            index = self._index(lenient=True)
+            index = self._index()
             made = stops(cursor, index, log.newest(cursor))
             builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
             if LEDGER_MODEL in made:
@@ -153,11 +153,11 @@ class SqliteReadModels(ReadModels):
             builders.append(LedgerBuilder())
         return builders
 
-    def _index(self, *, lenient: bool = False) -> recall.SqliteRecallIndex | None:
+    def _index(self) -> recall.SqliteRecallIndex | None:
         if not recall.is_supported():
             return None
         datastore, log = self._recorder.datastore, self._log
-        return recall.SqliteRecallIndex(datastore, log.mapper, log.table, lenient=lenient)
+        return recall.SqliteRecallIndex(datastore, log.mapper, log.table)
 
     @staticmethod
     def _has_rows(cursor: SQLiteCursor) -> bool:

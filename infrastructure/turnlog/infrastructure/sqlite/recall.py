@@ -22,6 +22,7 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
+from turnlog.application.projections.batches import OUR_TOPICS
 from turnlog.application.recall import OTHER_TOPICS, message_text
 from turnlog.application.storage import storage_errors
 from turnlog.application.stored_events import stream_event_of
@@ -121,13 +122,10 @@ Document: TypeAlias = tuple[int, int, str]
 
 
 class SqliteRecallIndex:
-    """The index over the events of one recorder. With `lenient` it leaves out what cannot be read."""
+    """The index over the events of one recorder."""
 
-    def __init__(
-        self, datastore: SQLiteDatastore, mapper: Mapper[Any], events_table: str, *, lenient: bool = False
-    ) -> None:
+    def __init__(self, datastore: SQLiteDatastore, mapper: Mapper[Any], events_table: str) -> None:
         self._datastore = datastore
-        self._lenient = lenient
         self._mapper = mapper
         self._events = events_table
 
@@ -191,10 +189,15 @@ class SqliteRecallIndex:
             _empty(cursor, _parts(cursor))
         elif position is not None and _part(position) in _parts(cursor):
             others = self._others(cursor, position) if versions is None else None
+            if others is None:
+                try:
+                    self._remove(cursor, aggregate_id, versions, mark)
+                except UnreadableEventError:  # nobody knows what the index holds of it
+                    if versions is not None:
+                        raise
+                    others = self._others(cursor, position, however_long=True)
             if others is not None:  # which takes less where they are short
                 self._build_anew(cursor, _part(position), others, mark)
-            else:
-                self._remove(cursor, aggregate_id, versions, mark)
         if rewrite:
             self.rewrite(cursor, [aggregate_id])
 
@@ -214,14 +217,16 @@ class SqliteRecallIndex:
         """Tell the index which messages to forget."""
         for rows in self._stream(cursor, aggregate_id, versions):
             held = [row for row in rows if row["rowid"] <= mark]
-            for part, documents in _by_part(self._documents(cursor, held)).items():
+            for part, documents in _by_part(self._documents(cursor, held, strict=True)).items():
                 table = f"turnlog_recall_{part}"
                 cursor.executemany(
                     f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', ?, ?)",  # noqa: S608 - a number
                     documents,
                 )
 
-    def _others(self, cursor: SQLiteCursor, position: int) -> list[UUID] | None:
+    def _others(
+        self, cursor: SQLiteCursor, position: int, *, however_long: bool = False
+    ) -> list[UUID] | None:
         """The other sessions of its part, None where they have more messages than this one.
 
         What is deleted and not overwritten is among them: it will be removed one by one, and the index must
@@ -229,7 +234,7 @@ class SqliteRecallIndex:
         """
         cursor.execute("SELECT version FROM turnlog_sessions WHERE position = ?", (position,))
         most = int(cursor.fetchone()[0])
-        if most < _LONG_SESSION:
+        if most < _LONG_SESSION and not however_long:
             return None
         cursor.execute(
             "SELECT aggregate_id, messages FROM turnlog_sessions "
@@ -238,7 +243,8 @@ class SqliteRecallIndex:
             (_NEIGHBOURS, PARTS, _part(position), position, DUE),
         )
         rows = cursor.fetchall()
-        return [UUID(bytes=row[0]) for row in rows] if sum(row[1] for row in rows) <= most else None
+        is_shorter = sum(row[1] for row in rows) <= most
+        return [UUID(bytes=row[0]) for row in rows] if is_shorter or however_long else None
 
     def build_part(self, cursor: SQLiteCursor, part: int, upto: int) -> None:
         """Empty a part, and index the messages of its sessions anew, up to this row id."""
@@ -351,30 +357,37 @@ class SqliteRecallIndex:
         )
         return list(cursor.fetchall())
 
-    def _documents(self, cursor: SQLiteCursor, rows: Iterable[Any]) -> list[Document]:
-        """What is indexed of the messages among these rows, by row id, as the index is fastest."""
+    def _documents(
+        self, cursor: SQLiteCursor, rows: Iterable[Any], *, strict: bool = False
+    ) -> list[Document]:
+        """What is indexed of the messages among these rows, by row id, as the index is fastest.
+
+        What cannot be read is a candidate of every search, which says so then; with `strict` it is an
+        `UnreadableEventError`.
+        """
         positions: dict[str, int | None] = {}
         documents: list[Document] = []
         for row in rows:
-            stored_id = row["originator_id"]
-            if row["topic"] != MessageAppended.TOPIC:
+            stored_id, topic = row["originator_id"], row["topic"]
+            if topic in OTHER_TOPICS or not topic.startswith(OUR_TOPICS):
                 continue
             if stored_id not in positions:
                 positions[stored_id] = _position(cursor, UUID(stored_id))
-            position, text = positions[stored_id], self._text(row)
-            if position is not None and text:
-                documents.append((position, row["originator_version"], _indexed(text)))
+            position = positions[stored_id]
+            if position is not None and (text := self._text(row, strict)):
+                documents.append((position, row["originator_version"], text))
         return sorted(documents)
 
-    def _text(self, row: Any) -> str | None:
-        """The text of a message, None of anything else."""
+    def _text(self, row: Any, strict: bool) -> str | None:
+        """What is indexed of a message, None of anything else."""
         try:
             message = self._message(row)
-            return message_text(message) if message else None
+            text = message_text(message) if message else None
+            return _indexed(text) if text else None
         except UnreadableEventError:
-            if not self._lenient:
+            if strict:
                 raise
-            return None
+            return _LONG
 
     def _message(self, row: Any) -> MessageAppended | None:
         uuids = self._datastore.originator_id_type == "uuid"
