@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import signal
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from eventsourcing.persistence import DataError
-from psycopg import sql
+from eventsourcing.persistence import Compressor, DataError
+from psycopg import Connection, sql
+from psycopg.pq.abc import PGresult
 from tests.postgres.conftest import datastore_of, service_on
 from tests.support.postgres import connect
 
 from turnlog.application.service import SessionService
 from turnlog.domain.errors import StorageError, StorageLockedError
 from turnlog.domain.messages import Message
-from turnlog.infrastructure.postgres import PostgresSessionRecorder, tables
+from turnlog.infrastructure.postgres import PostgresSessionRecorder, calls, tables
 
 HI = Message.user("hi")
 
@@ -43,6 +45,58 @@ def test_what_somebody_dropped_is_prepared_again(sessions: SessionService) -> No
         connection.execute("DEALLOCATE ALL")
     assert sessions.append_message("s", HI).version == 2
     assert sessions.append_message("s", HI).version == 3
+
+
+def test_who_was_interrupted_while_it_was_prepared_can_go_on(
+    sessions: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = calls._answer  # pyright: ignore[reportPrivateUsage] # the server did it, and nobody was told
+
+    def interrupted(connection: Connection[Any]) -> PGresult:
+        answer(connection)
+        raise KeyboardInterrupt
+
+    sessions.create("s")
+    with monkeypatch.context() as patched:
+        patched.setattr(calls, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sessions.append_message("s", HI)
+    assert sessions.append_message("s", HI).version == 1
+    assert sessions.append_message("s", HI).version == 2
+
+
+class _Bytes(Compressor):
+    """Compresses to another kind of bytes than `bytes`, as some libraries do."""
+
+    kind: ClassVar[Any]
+
+    def compress(self, data: bytes) -> bytes:
+        compressed: bytes = self.kind(zlib.compress(data))
+        return compressed
+
+    def decompress(self, data: bytes) -> bytes:
+        return zlib.decompress(data)
+
+
+class ToBytearray(_Bytes):
+    kind = bytearray
+
+
+class ToMemoryview(_Bytes):
+    kind = memoryview
+
+
+@pytest.mark.parametrize("compressor", [ToBytearray, ToMemoryview])
+def test_whatever_kind_of_bytes_a_compressor_gives_is_stored(
+    env: Mapping[str, str], compressor: type[_Bytes]
+) -> None:
+    topic = f"{__name__}:{compressor.__name__}"
+    with service_on(env, COMPRESSOR_TOPIC=topic) as sessions:
+        sessions.create("s")
+        sessions.append_message("s", HI)
+        sessions.append_events("s", [HI, HI])
+    with service_on(env, COMPRESSOR_TOPIC=topic) as again:
+        assert [event.text for event in again.get_events("s")] == ["hi", "hi", "hi"]
 
 
 def test_nothing_is_prepared_where_the_pool_forbids_it(sessions: SessionService) -> None:

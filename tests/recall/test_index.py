@@ -462,3 +462,13 @@ def test_the_text_that_is_searched_is_the_text_of_the_message(parts: list[TextPa
     entry = entry_of(stored, "a")
     assert entry is not None
     assert message_text(stored) == entry.text == message.text
+
+
+def test_a_redaction_leaves_no_mark_to_an_index_that_it_emptied(tmp_path: Path) -> None:
+    with on_sqlite(tmp_path / "sessions.db") as sessions:
+        sessions.create("s")
+        said = sessions.append_events("s", [user("a kestrel"), user("a heron")])
+        change(sessions, "UPDATE turnlog_recall_mark SET rule = rule - 1")  # another release wrote it
+        sessions.redact("s", said[1].id, reason="asked for", by="ada")
+        assert rows(sessions, "SELECT rule FROM turnlog_recall_mark") == []
+        assert [event.id for event in sessions.search_events("s", KESTREL)] == [said[0].id]

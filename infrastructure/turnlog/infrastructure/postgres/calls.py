@@ -11,7 +11,7 @@ from psycopg import Connection, errors, generators
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-Argument: TypeAlias = str | int | bytes | None
+Argument: TypeAlias = str | int | bytes | bytearray | memoryview | None
 
 AS_TEXT: Final = 0
 """How an id, a number or a time is sent."""
@@ -60,11 +60,12 @@ class Call:
         return _answer(connection)
 
     def _prepare(self, connection: Connection[Any]) -> None:
+        self._prepared.add(connection)  # before: of who is interrupted nobody knows whether the server did it
         connection.pgconn.send_prepare(self._name, self._statement)
         result = _answer(connection)
         if result.status != ExecStatus.COMMAND_OK:
+            self._prepared.discard(connection)
             raise errors.error_from_result(result, connection.info.encoding)
-        self._prepared.add(connection)
 
 
 def _answer(connection: Connection[Any]) -> PGresult:
@@ -76,4 +77,6 @@ def _answer(connection: Connection[Any]) -> PGresult:
 def _encoded(argument: Argument, encoding: str) -> bytes | None:
     if argument is None or isinstance(argument, bytes):
         return argument
-    return str(argument).encode(encoding)
+    if isinstance(argument, (str, int)):
+        return str(argument).encode(encoding)
+    return bytes(argument)  # a compressor or a cipher may give a `bytearray` or a `memoryview`

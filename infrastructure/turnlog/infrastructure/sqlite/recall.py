@@ -187,6 +187,7 @@ class SqliteRecallIndex:
         position = _position(cursor, aggregate_id)
         if mark is None:  # nothing says what it holds, and it is built anew anyway
             _empty(cursor, _parts(cursor))
+            cursor.execute("DELETE FROM turnlog_recall_mark")  # another release may know its rule
         elif position is not None and _part(position) in _parts(cursor):
             others = self._others(cursor, position) if versions is None else None
             if others is None:
