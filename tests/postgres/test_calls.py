@@ -6,6 +6,7 @@ import signal
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import Enum
 from typing import Any, ClassVar
 
 import pytest
@@ -97,6 +98,19 @@ def test_whatever_kind_of_bytes_a_compressor_gives_is_stored(
         sessions.append_events("s", [HI, HI])
     with service_on(env, COMPRESSOR_TOPIC=topic) as again:
         assert [event.text for event in again.get_events("s")] == ["hi", "hi", "hi"]
+
+
+class Known(str, Enum):  # noqa: UP042 - `str` of a member is its name
+    """Ids as an application may have them."""
+
+    QUESTION = "question"
+
+
+def test_an_id_from_an_enumeration_is_its_value(sessions: SessionService) -> None:
+    sessions.create("s")
+    sessions.append_message("s", HI, event_id=Known.QUESTION)
+    assert sessions.append_message("s", HI, event_id="question").is_repeat
+    assert not sessions.append_message("s", HI, event_id="Known.QUESTION").is_repeat
 
 
 def test_nothing_is_prepared_where_the_pool_forbids_it(sessions: SessionService) -> None:
