@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from enum import Enum
 from hashlib import sha256
 from typing import Any
 
@@ -23,7 +25,7 @@ from tests.domain.given import (
 from tests.domain.golden_stream import mapper
 from tests.domain.stored_form import broken_links
 
-from turnlog.domain.chain import commitment, new_salt
+from turnlog.domain.chain import chain_value, commitment, new_salt
 from turnlog.domain.messages import Message
 from turnlog.domain.session import Session
 
@@ -83,3 +85,15 @@ def test_the_same_message_twice_has_two_commitments() -> None:
 def test_a_session_of_another_time_has_another_chain() -> None:
     heads = {Session.open("parcel", now=BEGIN.replace(microsecond=n)).state.head for n in (0, 1)}
     assert len(heads) == 2
+
+
+class _Known(str, Enum):  # noqa: UP042 - formatted, a member is its name
+    QUESTION = "question"
+
+
+def test_a_member_of_an_enumeration_is_in_the_chain_as_it_is_stored() -> None:
+    def value(event_id: str) -> str:
+        moment = datetime(2026, 1, 1, tzinfo=UTC)
+        return chain_value("0" * 64, "0" * 32, 1, "topic", moment, {"event_id": event_id}, "")
+
+    assert value(_Known.QUESTION) == value("question")

@@ -83,7 +83,7 @@ def chain_value(
 
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return value
+        return str.__str__(value)  # as it is stored: a member of an enumeration as its value
     if isinstance(value, int):
         return str(int(value))
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
