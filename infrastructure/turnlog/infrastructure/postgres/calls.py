@@ -77,10 +77,8 @@ def _answer(connection: Connection[Any]) -> PGresult:
 def _encoded(argument: Argument, encoding: str) -> bytes | None:
     if argument is None or isinstance(argument, bytes):
         return argument
-    if isinstance(argument, str):
-        return argument.encode(
-            encoding
-        )  # never `str` of it, which for a member of an enumeration is its name
+    if isinstance(argument, str):  # never `str` of it, which for a member of an enumeration is its name
+        return argument.encode(encoding)
     if isinstance(argument, int):
         return b"%d" % argument
     return bytes(argument)  # a compressor or a cipher may give a `bytearray` or a `memoryview`

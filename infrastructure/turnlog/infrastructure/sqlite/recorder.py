@@ -60,8 +60,11 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     def __init__(self, datastore: SQLiteDatastore, *args: Any, **kwargs: Any) -> None:
         secure(datastore)
         super().__init__(datastore, *args, **kwargs)
-        behind = (cls for cls in type(self).__mro__ if not issubclass(cls, SqliteSubscriptions))
-        inserts = next(vars(cls)["insert_events"] for cls in behind if "insert_events" in vars(cls))
+        inserts = next(
+            vars(cls)["insert_events"]
+            for cls in type(self).__mro__
+            if "insert_events" in vars(cls) and cls not in (SessionRows, SqliteSubscriptions)
+        )
         self._is_plain = (
             type(datastore) is SQLiteDatastore and inserts is SQLiteAggregateRecorder.insert_events
         )
