@@ -281,13 +281,13 @@ class ServiceCore:
             if event_id in event_ids[:place] or self._locate(key, event_id) is not None:
                 raise DuplicateEventError(event_id)
 
-    def _key(self, session_id: str) -> SessionKey:
+    def _key(self, session_id: str, *, past_damage: bool = False) -> SessionKey:
         """The session by both of its ids. In a scope a foreign one is a stream that nobody ever wrote."""
         check_id("Session id", session_id)
         key = SessionKey(session_id, aggregate_id(session_id, self._namespace))
         if self._principal is None:
             return key
-        state = self._streams.state(key.aggregate_id)
+        state = (self._streams.known_state if past_damage else self._streams.state)(key.aggregate_id)
         if state is None or self._owner(key, state) != self._principal:
             return SessionKey(session_id, entry_id(key.aggregate_id, "nobody\0"))
 

@@ -147,15 +147,18 @@ class Ending(ServiceCore):
         """End the session: it is gone for every reader, its id is not used again, its content is erased.
 
         The result says whether no byte of the content is left in the store; what is pending `sweep`
-        completes. With `erase=False` the content stays in the store, hidden. Raises `LegalHoldError`, and
-        `ErasureUnsupportedError` when the session is deleted but this store cannot erase.
+        completes. With `erase=False` the content stays in the store, hidden. A session whose events cannot
+        all be read is deleted too; a legal hold counts as far as events that can be read, and the kinds of
+        those that cannot, tell of it. Raises `LegalHoldError`, `ErasureUnsupportedError` when the session is
+        deleted but this store cannot erase, and `UnreadableEventError` when nothing of it can be read, or a
+        newer version wrote to it.
         """
-        key, around = self._key(session_id), merged_context(context)
+        key, around = self._key(session_id, past_damage=True), merged_context(context)
 
         def decide(session: Session) -> None:
             session.delete(now=self._now(), keeps_content=not erase, context=around)
 
-        ended = self._writer.write(key, decide, also=also)
+        ended = self._writer.write(key, decide, also=also, past_damage=True)
         self._streams.forget(key.aggregate_id)
         gone = [Erased(ended.id, ended.modified_on)]
         erasure, reason = self._erase(gone) if erase else self._keep(gone)

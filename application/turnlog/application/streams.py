@@ -24,7 +24,16 @@ from turnlog.application.stored_events import (
     usual_message,
 )
 from turnlog.domain.errors import SessionNotFoundError, TurnlogError, UnreadableEventError
-from turnlog.domain.events import EventErased, EventIdTaken, SessionDeleted, SessionOpened, StreamEvent
+from turnlog.domain.events import (
+    STREAM_EVENTS,
+    EventErased,
+    EventIdTaken,
+    HoldPlaced,
+    MetadataUpdated,
+    SessionDeleted,
+    SessionOpened,
+    StreamEvent,
+)
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.session import fold
 from turnlog.domain.state import SessionState, near_ranges
@@ -32,6 +41,8 @@ from turnlog.domain.view import View
 
 PAGE = 500
 """Events that are read at once when a whole log is walked through."""
+
+_TOPICS = frozenset(event_class.TOPIC for event_class in STREAM_EVENTS)
 
 _NEAR = 32
 """Versions between two ranges that are cheaper to read along than to skip by another query."""
@@ -121,6 +132,59 @@ class SessionStreams:
             if state.redacted is not None and state.redacted > self._redacted.get(aggregate_id, -1):
                 self.forget(aggregate_id, state.redacted)
             return state
+
+    def known_state(self, aggregate_id: UUID) -> SessionState | None:
+        """The newest state, as far as readable events tell it, where the newest event cannot be read.
+
+        It is enough to end the session, not to go on with it. Of an event that cannot be read its kind still
+        counts: a legal hold is taken to be on, metadata to be those in force. Raises `UnreadableEventError`
+        where nothing of a session can be read, and for a kind of event that this version does not know.
+        """
+        try:
+            return self.state(aggregate_id)
+        except UnreadableEventError as error:
+            behind: list[StoredEvent] = []
+            for row in (row for page in self._pages(aggregate_id, -1, None, True) for row in page):
+                state = self._carried(row)
+                if state is not None:
+                    for later in reversed(behind):
+                        state = self._moved(state, later)
+                    return state.but(head=self._recorded_head(aggregate_id, state))
+                if row.topic not in _TOPICS:
+                    break
+                behind.append(row)
+            raise error
+
+    def _carried(self, row: StoredEvent) -> SessionState | None:
+        """The state that an event carries, None also where it cannot be read."""
+        try:
+            return self._event(row).state_carried()
+        except UnreadableEventError:
+            return None
+
+    def _moved(self, state: SessionState, row: StoredEvent) -> SessionState:
+        """The state behind the next event, of which only its kind may be known."""
+        version = row.originator_version
+        try:
+            event = self._event(row)
+            return event.stamped(event.evolve(state))
+        except (UnreadableEventError, TypeError, ValueError, LookupError, AttributeError):
+            state = state.but(version=version)
+        match row.topic:
+            case HoldPlaced.TOPIC:
+                return state.but(holds=(*state.holds, version))
+            case MetadataUpdated.TOPIC:
+                return state.but(metadata_version=version)
+            case SessionDeleted.TOPIC | EventErased.TOPIC:
+                return state.but(is_deleted=True)
+            case _:
+                return state
+
+    def _recorded_head(self, aggregate_id: UUID, state: SessionState) -> str:
+        """The chain value of the newest event as the row of the session has it; else the newest known one."""
+        recorder = self._events.recorder
+        head = recorder.recorded_head(aggregate_id) if isinstance(recorder, SessionRowsRecorder) else None
+        return head.chain if head is not None and head.version == state.version else state.head
 
     def forget(self, aggregate_id: UUID, redacted: int | None = None) -> None:
         """Drop the remembered texts of a session that was deleted, or from which something was redacted.

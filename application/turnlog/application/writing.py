@@ -61,11 +61,13 @@ class Writer:
         *,
         also: Also = (),
         at_version: int | None = None,
+        past_damage: bool = False,
     ) -> Session:
         """Let `decide` record on the session as it is, and save that; it is asked again after a lost race.
 
         `at_version` is the version that the caller expects: a remembered state of another version is not
-        used. Raises `SessionNotFoundError`, `VersionConflictError`.
+        used. With `past_damage` a newest event that cannot be read does not stop it, as is right for the end
+        of a session only. Raises `SessionNotFoundError`, `VersionConflictError`.
         """
         also = also if callable(also) else checked_also(also)
         retried = callable(also) or len(also) == 0
@@ -76,7 +78,9 @@ class Writer:
         entered = turnstile.acquire(timeout=1.0)
         try:
             for attempt in range(MAX_ATTEMPTS):
-                session, pending = self._decided(key, decide, attempt == 0 and retried, at_version)
+                session, pending = self._decided(
+                    key, decide, attempt == 0 and retried, at_version, past_damage
+                )
                 if not pending:
                     return session
                 tried = pending[0].originator_version
@@ -90,7 +94,7 @@ class Writer:
         finally:
             if entered:
                 turnstile.release()
-        newest = self._streams.state(key.aggregate_id)
+        newest = self._state(key.aggregate_id, past_damage)
         actual = newest.version if newest else -1
         raise VersionConflictError(key.session_id, tried - 1, actual)
 
@@ -102,19 +106,28 @@ class Writer:
             self._states.put(session.id, session.state)
         return saved
 
-    def current(self, key: SessionKey) -> SessionState:
+    def current(self, key: SessionKey, *, past_damage: bool = False) -> SessionState:
         """The newest state, read from the store."""
-        state = self._streams.state(key.aggregate_id)
+        state = self._state(key.aggregate_id, past_damage)
         if state is None or state.is_deleted:
             raise SessionNotFoundError(key.session_id)
-        self._states.put(key.aggregate_id, state)
+        if not past_damage:
+            self._states.put(key.aggregate_id, state)
         return state
 
+    def _state(self, aggregate_id: UUID, past_damage: bool) -> SessionState | None:
+        return (self._streams.known_state if past_damage else self._streams.state)(aggregate_id)
+
     def _decided(
-        self, key: SessionKey, decide: Callable[[Session], None], may_remember: bool, version: int | None
+        self,
+        key: SessionKey,
+        decide: Callable[[Session], None],
+        may_remember: bool,
+        version: int | None,
+        past_damage: bool,
     ) -> tuple[Session, Sequence[StreamEvent]]:
         """The session as it is, and what `decide` recorded on it."""
-        session, remembered = self._load(key, may_remember, version)
+        session, remembered = self._load(key, may_remember, version, past_damage)
         try:
             decide(session)
             pending = session.recorded
@@ -124,16 +137,18 @@ class Writer:
             if not remembered:
                 raise
         # Only an insert proves a remembered state: decide again on the state as it is.
-        session, _ = self._load(key, False, None)
+        session, _ = self._load(key, False, None, past_damage)
         decide(session)
         return session, session.recorded
 
-    def _load(self, key: SessionKey, may_remember: bool, version: int | None) -> tuple[Session, bool]:
+    def _load(
+        self, key: SessionKey, may_remember: bool, version: int | None, past_damage: bool
+    ) -> tuple[Session, bool]:
         """The session, and whether its state was only remembered."""
         state = self._states.get(key.aggregate_id) if may_remember and self.ledger.atomic else None
         remembered = state is not None and not state.is_deleted and version in (None, state.version)
         if state is None or not remembered:
-            state = self.current(key)
+            state = self.current(key, past_damage=past_damage)
             self.ledger.settle(key.aggregate_id)
         if key.check is not None:
             key.check(state)

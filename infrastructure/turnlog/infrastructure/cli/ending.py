@@ -9,7 +9,7 @@ from rich.table import Table
 
 from turnlog.application import SessionDetails, SessionService
 from turnlog.application.erasing import Deletion, Sweep
-from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError
+from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError, UnreadableEventError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
@@ -109,12 +109,13 @@ def release_session(settings: Settings, given: str, *, by: str, placed_at: int |
 def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
     """Delete a session, if that was confirmed; not status 0 while its content may still be stored."""
     with database.changing(settings.database) as service:
-        session_id = database.session_id(service, given)
-        version = service.version(session_id)
+        try:
+            session_id = database.session_id(service, given)
+        except UnreadableEventError:  # there is a session of this id, and it can be deleted all the same
+            session_id = given
         if not confirmed:
             raise CommandUsageError(
-                f"This would delete session {session_id!r} with {several(version, 'event')}. "
-                "Add --yes to do it."
+                f"This would delete session {session_id!r}{_size(service, session_id)}. Add --yes to do it."
             )
         deletion = service.delete(session_id)
     if settings.json:
@@ -142,6 +143,14 @@ def _details(service: SessionService, session_id: str) -> SessionDetails:
     if details is None:
         raise SessionNotFoundError(session_id)
     return details
+
+
+def _size(service: SessionService, session_id: str) -> str:
+    """How many events a session has, if that can be read."""
+    try:
+        return f" with {several(service.version(session_id), 'event')}"
+    except UnreadableEventError:
+        return ", of which not every event can be read"
 
 
 def _status_of(erasure: str) -> Status:

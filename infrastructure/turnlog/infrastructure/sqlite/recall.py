@@ -419,6 +419,11 @@ def document_of(event: MessageAppended, position: int) -> Document | None:
     return (position, event.originator_version, _indexed(text)) if text else None
 
 
+def unreadable(position: int, version: int) -> Document:
+    """What is indexed of a message that cannot be read: it stays a candidate of every search."""
+    return position, version, _LONG
+
+
 def part_of(position: int) -> int:
     """The part of the index that has the session at this position."""
     return _part(position)

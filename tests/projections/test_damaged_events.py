@@ -1,0 +1,148 @@
+"""What goes on where a stored event cannot be read: sessions are deleted, read models are made anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.projections.databases import Database, SqliteFile
+from tests.projections.test_commands import Turnlog, turnlog
+
+from turnlog.application import SessionService
+from turnlog.application.audit import SessionAudit
+from turnlog.domain.errors import LegalHoldError, SessionNotFoundError, UnreadableEventError
+from turnlog.domain.ids import aggregate_id
+from turnlog.domain.messages import Message
+from turnlog.domain.query import EventQuery
+
+__all__ = ["turnlog"]
+
+DAMAGED = b"\x00"
+
+
+def _fill(sessions: SessionService, *session_ids: str) -> None:
+    """Sessions of an opening event and three messages each, one after the other."""
+    for session_id in session_ids:
+        sessions.create(session_id, time_to_live=timedelta(days=1))
+        for number in range(3):
+            sessions.append_message(
+                session_id,
+                Message.user(f"{session_id} word{number} parcel"),
+                event_id=f"{session_id}-{number}",
+            )
+
+
+def _findings(database: Database) -> list[tuple[str, int | None]]:
+    with database.service() as sessions:
+        return [(one.kind, one.version) for one in SessionAudit(sessions).verify().findings]
+
+
+# --- deletion
+
+
+@pytest.mark.parametrize("erase", [True, False])
+def test_a_session_whose_newest_event_cannot_be_read_is_deleted(database: Database, erase: bool) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+    database.put_state(8, DAMAGED)
+    assert [version for _, version in _findings(database)] == [3]
+    with database.service() as sessions:
+        deleted = sessions.delete("beta", erase=erase)
+        assert (deleted.version, deleted.erasure) == (4, "done" if erase else "kept")
+        assert sessions.find("beta") is None
+        assert [row.session_id for row in sessions.list_sessions()] == ["alpha"]
+        with pytest.raises(SessionNotFoundError):
+            sessions.delete("beta")
+    assert _findings(database) == ([] if erase else _findings(database))
+
+
+def test_its_tombstone_is_linked_to_the_event_that_cannot_be_read(database: Database) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+        recorder: Any = sessions.app.recorder
+        head = recorder.recorded_head(aggregate_id("beta"))
+    database.put_state(4, DAMAGED)
+    with database.service() as sessions:
+        sessions.delete("beta", erase=False)
+        tombstone: Any = next(iter(sessions.app.events.get(aggregate_id("beta"), gt=3)))
+        assert tombstone.previous == head.chain
+
+
+@pytest.mark.parametrize("damaged", [(5,), (6,), (5, 6)])
+def test_a_legal_hold_still_keeps_it(database: Database, damaged: tuple[int, ...]) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+        sessions.hold("beta", "a case", by="ada")
+        sessions.append_message("beta", Message.user("more"))
+    for position in damaged:
+        database.put_state(position, DAMAGED)
+    with database.service() as sessions, pytest.raises(LegalHoldError):
+        sessions.delete("beta")
+
+
+def test_metadata_that_cannot_be_read_name_no_owner(database: Database) -> None:
+    with database.service() as sessions:
+        sessions.scoped_to("ada").create("beta")
+        sessions.update_metadata("beta", {"user.name": "bob"})
+    database.put_state(2, DAMAGED)
+    with database.service() as sessions:
+        with pytest.raises(UnreadableEventError):
+            sessions.scoped_to("ada").delete("beta")
+        sessions.delete("beta")
+
+
+def test_the_owner_deletes_a_session_whose_newest_event_cannot_be_read(database: Database) -> None:
+    with database.service() as sessions:
+        _fill(sessions.scoped_to("ada"), "beta")
+    database.put_state(4, DAMAGED)
+    with database.service() as sessions:
+        sessions.scoped_to("ada").delete("beta")
+        assert sessions.find("beta") is None
+
+
+def test_a_session_of_which_nothing_can_be_read_is_not_deleted(database: Database) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+    for position in range(1, 5):
+        database.put_state(position, DAMAGED)
+    with database.service() as sessions, pytest.raises(UnreadableEventError):
+        sessions.delete("beta")
+
+
+def test_a_long_session_that_is_indexed_is_deleted(database: Database) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+        sessions.append_events("alpha", [Message.user(f"number {number}") for number in range(200)])
+        sessions.append_message("alpha", Message.user("and one more"))
+    database.put_state(8, DAMAGED)
+    with database.service() as sessions:
+        sessions.delete("beta")
+        found = sessions.search_all(EventQuery(keywords=["word1"]))
+        assert [one.id for one in found] == ["alpha-1"]
+
+
+def test_what_a_newer_version_wrote_last_is_not_deleted(database: Database) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+    table = "stored_events" if isinstance(database, SqliteFile) else "sessions_events"
+    database.change(
+        f"UPDATE {table} SET topic = 'turnlog.domain.events:HoldOfAnotherKind' WHERE originator_version = 3"  # noqa: S608
+    )
+    with database.service() as sessions, pytest.raises(UnreadableEventError):
+        sessions.delete("beta")
+
+
+# --- the command line
+
+
+def test_the_command_deletes_it(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+    database.put_state(4, DAMAGED)
+    assert turnlog("delete", "beta") == 2
+    assert "not every event can be read" in capsys.readouterr().err
+    assert turnlog("delete", "beta", "--yes") == 0
+    assert turnlog("audit", "verify") == 0
