@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_what_a_newer_version_wrote_last_is_not_deleted(database: Database) -> N
         _fill(sessions, "beta")
     table = "stored_events" if isinstance(database, SqliteFile) else "sessions_events"
     database.change(
-        f"UPDATE {table} SET topic = 'turnlog.domain.events:HoldOfAnotherKind' WHERE originator_version = 3"  # noqa: S608
+        f"UPDATE {table} SET topic = 'turnlog.domain.events:HoldOfAnotherKind' WHERE originator_version = 3"
     )
     with database.service() as sessions, pytest.raises(UnreadableEventError):
         sessions.delete("beta")
@@ -146,3 +147,88 @@ def test_the_command_deletes_it(
     assert "not every event can be read" in capsys.readouterr().err
     assert turnlog("delete", "beta", "--yes") == 0
     assert turnlog("audit", "verify") == 0
+
+
+# --- rebuilds
+
+
+def test_a_rebuild_goes_on_and_names_the_event(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+    database.put_state(7, DAMAGED)
+    assert turnlog("rebuild", "--json") == 1
+    named = json.loads(capsys.readouterr().out)["unreadable_events"]
+    assert [(one["session_id"], one["version"]) for one in named] == [("beta", 2)]
+    assert turnlog("rebuild") == 1
+    assert "version 2 of beta" in capsys.readouterr().err
+    assert turnlog("rebuild", "view") == 1
+    with database.service() as sessions:
+        assert [row.session_id for row in sessions.list_sessions()] == ["beta", "alpha"]
+        assert sessions.append_message("alpha", Message.user("again"), event_id="alpha-1").is_repeat
+        sessions.append_message("alpha", Message.user("healthy"))
+
+
+def test_a_search_still_says_that_a_message_cannot_be_read(database: Database, turnlog: Turnlog) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+        sessions.append_events("beta", [Message.user(f"number {number}") for number in range(40)])
+    database.put_state(7, DAMAGED)
+    assert turnlog("rebuild") == 1
+    with database.service() as sessions:
+        with pytest.raises(UnreadableEventError):
+            sessions.search_events("beta", EventQuery(keywords=["word2"]))
+        assert [one.id for one in sessions.search_events("alpha", EventQuery(keywords=["word2"]))] == [
+            "alpha-2"
+        ]
+
+
+@pytest.mark.parametrize("lost", ["turnlog_event_ids", "turnlog_sessions"])
+def test_a_lost_table_is_repaired_beside_a_damaged_event(
+    database: Database, turnlog: Turnlog, lost: str
+) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+    database.put_state(7, DAMAGED)
+    database.change(f"DROP TABLE {lost}")
+    if lost == "turnlog_sessions" and not isinstance(database, SqliteFile):
+        database.service().close()  # it makes the rows anew
+    assert turnlog("rebuild") == 1
+    with database.service() as sessions:
+        assert len(sessions.view("alpha").messages) == 3
+        assert sessions.append_message("alpha", Message.user("again"), event_id="alpha-1").is_repeat
+
+
+def test_a_service_starts_beside_a_damaged_event(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+    database.put_state(7, DAMAGED)
+    database.change("DROP TABLE turnlog_event_ids")
+    with caplog.at_level("WARNING", logger="turnlog"), database.service() as sessions:
+        assert len(sessions.view("alpha").messages) == 3
+    assert "The event at version 2" in caplog.text
+
+
+def test_where_nothing_can_be_read_nothing_is_rebuilt(database: Database, turnlog: Turnlog) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "beta")
+    for position in range(1, 5):
+        database.put_state(position, DAMAGED)
+    assert turnlog("rebuild", "directory") == 5
+    assert database.one("SELECT count(*) FROM turnlog_sessions") == 1
+
+
+def test_what_can_be_read_and_not_be_applied_is_passed_over(database: Database, turnlog: Turnlog) -> None:
+    with database.service() as sessions:
+        _fill(sessions, "alpha", "beta")
+        recorder = sessions.app.recorder
+        (row,) = recorder.select_events(aggregate_id("beta"), gt=1, lte=2)
+        fields = json.loads(row.state)
+    fields["content"] = '{"parts":[{"type":7}]}'
+    database.put_state(7, json.dumps(fields).encode())
+    assert turnlog("rebuild") == 1
+    with database.service() as sessions:
+        assert len(sessions.list_sessions()) == 2

@@ -76,7 +76,8 @@ class ReadModels(ABC):
         ones are complete.
 
         Writers go on meanwhile; new and former rows are exchanged in one transaction. A rebuild that is
-        interrupted leaves nothing behind. Raises `StorageError`, `InvalidSettingError`.
+        interrupted leaves nothing behind. Events that cannot be read are passed over, unless no event can, or
+        more than a thousand cannot: `UnreadableEventError`. Raises `StorageError`, `InvalidSettingError`.
         """
 
     @abstractmethod
@@ -84,6 +85,13 @@ class ReadModels(ABC):
         """Aggregate id and version of events that do not follow on those in front of them.
 
         They were found by the rebuilds so far: the log was changed, and `SessionAudit.verify` says more.
+        """
+
+    @abstractmethod
+    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
+        """Aggregate id and version of events that the rebuilds so far could not read.
+
+        The models are made without them: a message among them is a candidate of every search.
         """
 
     @abstractmethod

@@ -39,8 +39,9 @@ _TRIES: Final = 20
 class StoredLog(ABC, Generic[C]):
     """The log of a recorder by position, read within any transaction.
 
-    With `lenient` an event that cannot be read is noted in `unreadable`, by its position with stream and
-    version, and passed over; otherwise it raises.
+    An event that cannot be read is noted in `unreadable`, by its position with stream and version, and passed
+    over. With `lenient` any number of these is, and whether each event can be read is looked at more closely;
+    otherwise it is an error when they are too many, as under another key.
     """
 
     def __init__(self, mapper: Mapper[Any], *, lenient: bool = False) -> None:
@@ -48,6 +49,9 @@ class StoredLog(ABC, Generic[C]):
         self.unreadable: dict[int, tuple[UUID, int]] = {}
         self.links = Links()
         self._lenient = lenient
+        self.is_careful = lenient
+        """Whether each event is looked at in every field that is read of it, which takes time."""
+        self._has_read = False
 
     @abstractmethod
     def newest(self, cursor: C) -> int:
@@ -87,19 +91,26 @@ class StoredLog(ABC, Generic[C]):
         try:
             event = event_of(self.mapper, stored)
             if isinstance(event, StreamEvent):
-                (require_readable if self._lenient else require_kinds)(event)
+                (require_readable if self.is_careful else require_kinds)(event)
         except Exception:
-            if not self._lenient:
-                raise
             if len(self.unreadable) < _MOST_UNREADABLE:
                 place = as_uuid(stored.originator_id), stored.originator_version
                 self.unreadable[position] = place
+            elif not self._lenient and position not in self.unreadable:
+                raise
             return None
+        self._has_read = True
         if not isinstance(event, StreamEvent):
             return None
         if not self._lenient:
             self.links.follow(event)
         return event
+
+    def require_some(self) -> None:
+        """`UnreadableEventError` when no event could be read: that is another key, no damage."""
+        if self.unreadable and not self._has_read:
+            aggregate_id, version = next(iter(self.unreadable.values()))
+            raise UnreadableEventError("nor can any other", aggregate_id.hex, version)
 
     def _state(self, cursor: C, aggregate_id: UUID, version: int) -> SessionState | None:
         newest = self.stream(cursor, aggregate_id, version, version)
@@ -173,12 +184,18 @@ class Replay(Generic[C]):
     def _catch_up(self, last: int, progress: Progress | None) -> int:
         """Apply what is there, page by page."""
         while True:
-            with self.transaction() as cursor:
-                newest = self.log.newest(cursor)
-                page = self.log.page(cursor, last, newest)
-                with _applying(page):
-                    for builder in self.builders:
-                        builder.apply(cursor, page)
+            try:
+                with self.transaction() as cursor:
+                    newest = self.log.newest(cursor)
+                    page = self.log.page(cursor, last, newest)
+                    with _applying(page):
+                        for builder in self.builders:
+                            builder.apply(cursor, page)
+            except UnreadableEventError:
+                if self.log.is_careful:
+                    raise
+                self.log.is_careful = True  # so that what could not be applied is passed over
+                continue
             last = page[-1].position if page else newest
             if progress is not None:
                 progress(len(page))
@@ -191,6 +208,7 @@ class Replay(Generic[C]):
 
     def _swap(self, last: int) -> int | None:
         """Apply the rest and exchange the rows; None when there is too much of it."""
+        self.log.require_some()
         try:
             with self.transaction() as cursor:
                 self.take_the_lock(cursor)
@@ -206,6 +224,11 @@ class Replay(Generic[C]):
                     builder.swap(cursor)
                 self.track(cursor, newest)
         except _TooMuchLeftError:
+            return None
+        except UnreadableEventError:
+            if self.log.is_careful:
+                raise
+            self.log.is_careful = True
             return None
         return newest
 

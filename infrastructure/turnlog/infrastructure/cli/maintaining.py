@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,8 @@ from rich.text import Text
 from turnlog.application import Sessions
 from turnlog.application.audit import Finding, SessionAudit, Verification
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
+from turnlog.application.streams import SessionStreams
+from turnlog.domain.errors import UnreadableEventError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.output import console, note, print_table, several, visible, write_json
 from turnlog.infrastructure.cli.progress import progress
@@ -29,16 +32,27 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
         with progress("Rebuilding", total, quiet=settings.json) as advance:
             rebuilt = models.rebuild(wanted, advance)
         broken = models.broken_links()
+        unreadable = _named(app, models.unreadable_events())
     seconds = time.monotonic() - started
-    status = Status.FOUND_OR_NOTHING_TO_DO if broken else Status.DONE
+    status = Status.FOUND_OR_NOTHING_TO_DO if broken or unreadable else Status.DONE
     if settings.json:
         links = [{"aggregate_id": aggregate_id, "version": version} for aggregate_id, version in broken]
         made = [asdict(one) for one in rebuilt]
-        write_json({"rebuilt": made, "seconds": round(seconds, 3), "broken_links": links})
+        write_json(
+            {
+                "rebuilt": made,
+                "seconds": round(seconds, 3),
+                "broken_links": links,
+                "unreadable_events": unreadable,
+            }
+        )
         return status
     for one in rebuilt:
         console().print(f"{one.model}: rebuilt from {several(one.events, 'event')}", soft_wrap=True)
     note(f"{seconds:,.1f} seconds")
+    for event in unreadable:
+        name = event["session_id"] or f"aggregate {event['aggregate_id']}"
+        note(f"without the event at version {event['version']} of {visible(name)}, which cannot be read")
     if broken:
         aggregate_id, version = broken[0]
         more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
@@ -48,6 +62,16 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
             "Run `turnlog audit verify`."
         )
     return status
+
+
+def _named(app: Sessions, events: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:
+    """These events with the ids of their sessions, where the log tells them."""
+    streams = SessionStreams(app)
+    named = (streams.named(UnreadableEventError("", one, version)) for one, version in events)
+    return [
+        {"session_id": one.session_id, "aggregate_id": one.aggregate_id, "version": one.version}
+        for one in named
+    ]
 
 
 def check_database(settings: Settings) -> int:

@@ -329,9 +329,7 @@ class RecallBuilder:
         self._made = tables.of_recorder(recorder, kind, beside=BESIDE)
         if not with_directory:
             self._made.names["sessions"] = self._real.names["sessions"]
-        self._index = recall.PostgresRecallIndex(
-            recorder.datastore, log.mapper, self._made, lenient=like_the_real_one
-        )
+        self._index = recall.PostgresRecallIndex(recorder.datastore, log.mapper, self._made)
         self._is_like = like_the_real_one
         self._begun = 0
         self._due: set[tuple[UUID, int]] = set()

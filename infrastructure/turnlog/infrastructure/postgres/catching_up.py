@@ -7,7 +7,9 @@ at once never apply an event twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
@@ -18,7 +20,7 @@ from psycopg.rows import DictRow
 
 from turnlog.application.storage import unlocked
 from turnlog.application.stored_events import event_of
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
@@ -65,6 +67,8 @@ _DUE: Final[LiteralString] = """
         ON stored.originator_id = {due}.aggregate_id::{id_type} AND originator_version = {due}.version
     WHERE aggregate_id = %s ORDER BY originator_version DESC
 """
+
+_logger = logging.getLogger("turnlog")
 
 _REMEMBER: Final[LiteralString] = "INSERT INTO {due} VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
@@ -211,6 +215,18 @@ def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[Stream
         cursor.execute(names.sql("SELECT {write_rows}(%s::json, NULL)"), (changes.as_json()[0],))
 
 
+def readable_events(mapper: Mapper[Any], rows: Iterable[DictRow]) -> Iterable[StreamEvent]:
+    """The same; one that cannot be read is said in the log of the process.
+
+    It must not keep the healthy sessions from being used.
+    """
+    for row in rows:
+        try:
+            yield from session_events(mapper, [row])
+        except UnreadableEventError as error:
+            _logger.warning("Rows about sessions are made without an event: %s", error)
+
+
 def _asks_for_erasure(event: object) -> bool:
     if isinstance(event, SessionDeleted):
         return not event.keeps_content
@@ -271,7 +287,7 @@ def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, 
     cursor.execute(names.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]
-        ledger.follow(cursor, names, session_events(mapper, page))
+        ledger.follow(cursor, names, readable_events(mapper, page))
 
 
 def make_all(
@@ -295,12 +311,13 @@ def make_all(
     index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]
-        events = list(session_events(mapper, page))
+        events = list(readable_events(mapper, page))
         ledger.follow(cursor, names, events)
         apply(cursor, names, events)
         for row in page:
             if row["topic"] in (SessionDeleted.TOPIC, ContentRedacted.TOPIC):
-                _complete(cursor, names, index, mapper, stored_event(row))
+                with suppress(UnreadableEventError):
+                    _complete(cursor, names, index, mapper, stored_event(row))
     listed = cursor.execute(names.sql("SELECT aggregate_id FROM {sessions} ORDER BY position")).fetchall()
     return [row["aggregate_id"] for row in listed]
 

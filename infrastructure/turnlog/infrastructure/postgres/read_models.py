@@ -110,6 +110,10 @@ class PostgresReadModels(ReadModels):
         """Events that rebuilds found not to follow on those in front of them."""
         return tuple(self._log.links.broken)
 
+    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds could not read."""
+        return tuple((aggregate_id.hex, version) for aggregate_id, version in self._log.unreadable.values())
+
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
         with storage_errors(), self._connection() as connection:

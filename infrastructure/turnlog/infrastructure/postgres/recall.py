@@ -105,13 +105,10 @@ _logger = logging.getLogger("turnlog")
 
 
 class PostgresRecallIndex:
-    """The index over the events of one application. With `lenient` it leaves out what cannot be read."""
+    """The index over the events of one application."""
 
-    def __init__(
-        self, datastore: PostgresDatastore, mapper: Mapper[Any], tables: Tables, *, lenient: bool = False
-    ) -> None:
+    def __init__(self, datastore: PostgresDatastore, mapper: Mapper[Any], tables: Tables) -> None:
         self._datastore = datastore
-        self._lenient = lenient
         self._mapper = mapper
         self._tables = tables
 
@@ -258,7 +255,10 @@ class PostgresRecallIndex:
     ) -> None:
         values = (str(aggregate_id), MessageAppended.TOPIC, first - 1, last)
         rows = cursor.execute(self._tables.sql(_MESSAGES), values).fetchall()
-        grams = _grams(text for row in rows if (text := self._text(row)))
+        try:
+            grams = _grams(text for row in rows if (text := self._text(row)))
+        except UnreadableEventError:  # the block is a candidate of every search, which says so
+            grams = {_LONG}
         if grams:
             cursor.execute(
                 self._tables.sql("INSERT INTO {recall} VALUES (%s, %s, %s, %s::int[])"),
@@ -267,13 +267,8 @@ class PostgresRecallIndex:
 
     def _text(self, row: DictRow) -> str | None:
         """The text of a message, None of anything else."""
-        try:
-            message = self._message(row)
-            return message_text(message) if message else None
-        except UnreadableEventError:
-            if not self._lenient:
-                raise
-            return None
+        message = self._message(row)
+        return message_text(message) if message else None
 
     def _message(self, row: DictRow) -> MessageAppended | None:
         stored = StoredEvent(

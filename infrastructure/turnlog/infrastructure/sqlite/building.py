@@ -184,6 +184,9 @@ class LedgerBuilder:
 
     name = LEDGER_MODEL
 
+    def __init__(self, log: SqliteStoredLog) -> None:
+        self._log = log
+
     def begin(self, cursor: SQLiteCursor) -> None:
         """Make its table."""
         for statement in _tables(ledger.CREATE):
@@ -203,7 +206,13 @@ class LedgerBuilder:
         return True
 
     def swap(self, cursor: SQLiteCursor) -> None:
-        """Exchange the rows."""
+        """Exchange the rows. The former one of an event that cannot be read still says its id."""
+        if rules.has_tables(cursor, "turnlog_event_ids"):
+            cursor.executemany(
+                "INSERT OR IGNORE INTO temp.turnlog_event_ids SELECT * FROM main.turnlog_event_ids "
+                "WHERE aggregate_id = ? AND version = ?",
+                [(stream.bytes, version) for stream, version in self._log.unreadable.values()],
+            )
         _exchange(cursor, ledger.CREATE)
 
 
@@ -249,6 +258,7 @@ class RecallBuilder:
         self._log = log
         self._index = index
         self._due: set[int] = set()
+        self._passed_over: set[int] = set()
         self._upto = 0
 
     def begin(self, cursor: SQLiteCursor) -> None:
@@ -281,10 +291,12 @@ class RecallBuilder:
 
     def settle(self, cursor: SQLiteCursor, upto: int) -> None:
         """Make the parts anew whose sessions were deleted: what it held of them is not known any more."""
+        due = set(self._due)
         while self._due:
             part = self._due.pop()
             self._make_parts(cursor, {part})
             self._index.build_part(cursor, part, upto)
+        self._keep_unreadable(cursor, due)
         for part in recall.parts(cursor):
             self._optimize(cursor, part)
         self._upto = upto
@@ -315,6 +327,21 @@ class RecallBuilder:
         if self._upto:
             cursor.execute("DROP TABLE temp.turnlog_recall_mark")
             recall.write_mark(cursor, self._upto, *self._log.place(cursor, self._upto))
+
+    def _keep_unreadable(self, cursor: SQLiteCursor, made: set[int]) -> None:
+        """Let every search look at the messages that cannot be read; parts that were made here have them."""
+        documents: list[recall.Document] = []
+        for place, (aggregate_id, version) in self._log.unreadable.items():
+            position = _position(cursor, aggregate_id)
+            if place in self._passed_over or position is None or _is_deleted(cursor, aggregate_id):
+                continue
+            self._passed_over.add(place)
+            if recall.part_of(position) not in made and self._log.said(
+                cursor, aggregate_id, version, version
+            ):
+                documents.append(recall.unreadable(position, version))
+        self._make_parts(cursor, {recall.part_of(position) for position, _, _ in documents})
+        recall.insert(cursor, sorted(documents))
 
     def _optimize(self, cursor: SQLiteCursor, part: int) -> None:
         """Write all that FTS5 holds back into its tables, as one piece."""

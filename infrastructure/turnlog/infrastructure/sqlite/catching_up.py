@@ -7,7 +7,8 @@ two processes that catch up at once never apply an event twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLite
 
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.stored_events import event_of
-from turnlog.domain.errors import StorageError
+from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
@@ -36,6 +37,8 @@ TRACKED_AS: Final = "turnlog.rows"
 OUR_TOPICS: Final = "turnlog.domain.events:"
 
 _PAGE: Final = 1000
+
+_logger = logging.getLogger("turnlog")
 
 
 class CaughtUpRows(SQLiteTrackingRecorder):
@@ -124,6 +127,17 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         pending = eraser.overwrite_content(cursor, self._events, self._mapper, redaction)
         eraser.remember_redaction(cursor, redaction, eraser.ANEW if anew else pending)
 
+    def _readable(self, rows: Iterable[Any]) -> Iterator[StreamEvent | None]:
+        """The events of these rows; one that cannot be read is said in the log of the process.
+
+        It must not keep the healthy sessions from being used.
+        """
+        for row in rows:
+            try:
+                yield self._event(row)
+            except UnreadableEventError as error:
+                _logger.warning("Rows about sessions are made without an event: %s", error)
+
     def make_ledger(self, cursor: SQLiteCursor) -> None:
         """Make the entries of all event ids anew, in the caller's transaction."""
         last = 0
@@ -132,7 +146,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             self._note_ids(cursor, page)
 
     def _note_ids(self, cursor: SQLiteCursor, page: Sequence[Any]) -> None:
-        for aggregate_id, events in by_stream(map(self._event, page)).items():
+        for aggregate_id, events in by_stream(self._readable(page)).items():
             ledger.follow(cursor, aggregate_id, events)
 
     def make_all(self, cursor: SQLiteCursor) -> None:
@@ -148,7 +162,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             last = page[-1]["rowid"]
             self._note_ids(cursor, page)
             missing = (row for row in page if row["rowid"] > tracked)
-            for aggregate_id, events in by_stream(map(self._event, missing)).items():
+            for aggregate_id, events in by_stream(self._readable(missing)).items():
                 apply(cursor, aggregate_id, events)
         for stored_id in eraser.with_state(cursor, eraser.DUE):
             self.overwrite(cursor, stored_id, eraser.COPIES)

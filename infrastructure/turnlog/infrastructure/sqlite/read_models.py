@@ -96,6 +96,10 @@ class SqliteReadModels(ReadModels):
         """Events that rebuilds found not to follow on those in front of them."""
         return tuple(self._log.links.broken)
 
+    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds could not read."""
+        return tuple((aggregate_id.hex, version) for aggregate_id, version in self._log.unreadable.values())
+
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
         with (
@@ -108,7 +112,7 @@ class SqliteReadModels(ReadModels):
             made = stops(cursor, index, log.newest(cursor))
             builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
             if LEDGER_MODEL in made:
-                builders.append(LedgerBuilder())
+                builders.append(LedgerBuilder(log))
             if index is not None and "recall" in made:
                 builders.append(RecallBuilder(log, index))
             for builder in builders:
@@ -150,7 +154,7 @@ class SqliteReadModels(ReadModels):
                 raise StorageError("This SQLite has no FTS5 with trigrams, so there is no index to rebuild.")
             builders.append(RecallBuilder(self._log, index))
         if LEDGER_MODEL in wanted:
-            builders.append(LedgerBuilder())
+            builders.append(LedgerBuilder(self._log))
         return builders
 
     def _index(self) -> recall.SqliteRecallIndex | None:
