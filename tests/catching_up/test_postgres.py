@@ -317,8 +317,8 @@ def test_an_old_reader_says_that_it_must_start_anew(plain: SessionService, env: 
 def test_rows_that_cannot_be_made_are_not_made_in_part(plain: SessionService, env: Mapping[str, str]) -> None:
     rows(
         env,
-        r"UPDATE sessions_events SET state = '\x00' WHERE topic LIKE '%:MessageAppended' RETURNING 1",
+        r"UPDATE sessions_events SET state = '\x00' RETURNING 1",
     )
-    with pytest.raises(UnreadableEventError, match="version 1 "):
+    with pytest.raises(UnreadableEventError, match="version 0 "):
         service_on(env)
     assert rows(env, "SELECT to_regclass('sessions_turnlog_sessions')") == [(None,)]

@@ -218,13 +218,22 @@ def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[Stream
 def readable_events(mapper: Mapper[Any], rows: Iterable[DictRow]) -> Iterable[StreamEvent]:
     """The same; one that cannot be read is said in the log of the process.
 
-    It must not keep the healthy sessions from being used.
+    It must not keep the healthy sessions from being used. Where none can be read, as under another key, that
+    is an error.
     """
+    failed: list[UnreadableEventError] = []
+    has_read = False
     for row in rows:
         try:
-            yield from session_events(mapper, [row])
+            for event in session_events(mapper, [row]):
+                has_read = True
+                yield event
         except UnreadableEventError as error:
-            _logger.warning("Rows about sessions are made without an event: %s", error)
+            failed.append(error)
+    if failed and not has_read:
+        raise failed[0]
+    for one in failed:
+        _logger.warning("Rows about sessions are made without an event: %s", one)
 
 
 def _asks_for_erasure(event: object) -> bool:

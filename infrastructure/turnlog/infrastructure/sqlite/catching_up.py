@@ -130,13 +130,19 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def _readable(self, rows: Iterable[Any]) -> Iterator[StreamEvent | None]:
         """The events of these rows; one that cannot be read is said in the log of the process.
 
-        It must not keep the healthy sessions from being used.
+        It must not keep the healthy sessions from being used. Where none can be read, as under another key,
+        that is an error.
         """
+        failed: list[UnreadableEventError] = []
+        has_read = False
         for row in rows:
             try:
-                yield self._event(row)
+                event = self._event(row)
+                has_read = has_read or event is not None
+                yield event
             except UnreadableEventError as error:
-                _logger.warning("Rows about sessions are made without an event: %s", error)
+                failed.append(error)
+        _say(failed, has_read)
 
     def make_ledger(self, cursor: SQLiteCursor) -> None:
         """Make the entries of all event ids anew, in the caller's transaction."""
@@ -237,6 +243,13 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             return None
         vars(event)["originator_id"] = stored.originator_id
         return event
+
+
+def _say(failed: Sequence[UnreadableEventError], has_read: bool) -> None:
+    if failed and not has_read:
+        raise failed[0]
+    for error in failed:
+        _logger.warning("Rows about sessions are made without an event: %s", error)
 
 
 def lacks_only_ledger(cursor: SQLiteCursor) -> bool:
