@@ -1,4 +1,4 @@
-"""Tables of the directory were dropped from a file: that is said, and nothing is listed as if it were all."""
+"""Tables of the directory were dropped: that is said, and nothing is listed as if it were all."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 from tests.projections.activity import FOLLOWABLE, PLAIN, live, turn
-from tests.projections.databases import Database, SqliteFile
+from tests.projections.databases import RECORDERS, Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 from tests.projections.test_rebuilding import ROWS, found
 
-from turnlog.application import Sessions
+from turnlog.application import Sessions, SessionService
 from turnlog.application.projections import ReadModelOutdatedError
-from turnlog.infrastructure.sqlite import SqliteReadModels
+from turnlog.domain.errors import StorageError
 
 __all__ = ["turnlog"]
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 TABLES = ("turnlog_sessions", "turnlog_metadata", "turnlog_session_metadata")
 GONE = "'directory' is gone.*turnlog rebuild directory"
@@ -35,7 +35,7 @@ def names(database: Database) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_process_is_told_to_rebuild_it(database: SqliteFile, names: Sequence[str], table: str) -> None:
+def test_every_process_is_told_to_rebuild_it(database: Database, names: Sequence[str], table: str) -> None:
     database.change(f"DROP TABLE {table}")
     for _ in range(2):
         with pytest.raises(ReadModelOutdatedError, match=GONE) as told:
@@ -43,7 +43,7 @@ def test_every_process_is_told_to_rebuild_it(database: SqliteFile, names: Sequen
         assert (told.value.name, told.value.found) == ("directory", 0)
 
 
-def test_whoever_only_reads_is_told_too(database: SqliteFile, names: Sequence[str], turnlog: Turnlog) -> None:
+def test_whoever_only_reads_is_told_too(database: Database, names: Sequence[str], turnlog: Turnlog) -> None:
     database.change("DROP TABLE turnlog_sessions")
     before = database.tables()
     for arguments in (("sessions",), ("search", "heron"), ("view", "parcel"), ("log", "@last")):
@@ -52,7 +52,7 @@ def test_whoever_only_reads_is_told_too(database: SqliteFile, names: Sequence[st
 
 
 def test_the_command_line_says_what_to_do(
-    database: SqliteFile, names: Sequence[str], turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+    database: Database, names: Sequence[str], turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database.change("DROP TABLE turnlog_sessions")
     assert turnlog("sessions") == 5
@@ -64,7 +64,7 @@ def test_the_command_line_says_what_to_do(
 
 @pytest.mark.parametrize("is_opened_first", [False, True])
 def test_check_names_it_alone(
-    database: SqliteFile,
+    database: Database,
     names: Sequence[str],
     turnlog: Turnlog,
     capsys: pytest.CaptureFixture[str],
@@ -78,13 +78,13 @@ def test_check_names_it_alone(
     assert (one["model"], one["detail"]) == ("directory", "its table is gone: rebuild it")
 
 
-def test_a_rebuild_lists_and_finds_all_that_is_in_the_log(database: SqliteFile, names: Sequence[str]) -> None:
+def test_a_rebuild_lists_and_finds_all_that_is_in_the_log(database: Database, names: Sequence[str]) -> None:
     with database.service() as sessions:
         listed = {row.session_id: row for row in sessions.list_sessions()}
         searched = found(sessions, list(names))
     database.change("DROP TABLE turnlog_sessions")
     with Sessions(env=dict(database.env)) as app:
-        SqliteReadModels(app).rebuild(["directory"])
+        database.models(app).rebuild(["directory"])
     with database.service() as sessions:
         again = {row.session_id: row for row in sessions.list_sessions()}
         assert set(again) == set(listed) == set(names)
@@ -92,39 +92,41 @@ def test_a_rebuild_lists_and_finds_all_that_is_in_the_log(database: SqliteFile, 
         assert found(sessions, list(names)) == searched
         turn(sessions, "parcel", "a late heron")
         assert set(found(sessions, list(names))["parcel"]) > set(searched["parcel"])
-        assert SqliteReadModels(sessions.app).compare().differences == ()
+        assert database.models(sessions.app).compare().differences == ()
     assert any(searched.values())
 
 
-def test_what_is_indexed_under_a_place_that_changes_is_still_found(database: SqliteFile) -> None:
+def test_what_is_indexed_under_a_place_that_changes_is_still_found(database: Database) -> None:
     with database.service() as sessions:
         for name in ("erased", "zebra", "gnu"):
             sessions.create(name)
             turn(sessions, name, f"a heron and a {name}")
         sessions.delete("erased")
-        SqliteReadModels(sessions.app).rebuild(["recall"])
+        database.models(sessions.app).rebuild(["recall"])
     database.change("DROP TABLE turnlog_sessions")
     with Sessions(env=dict(database.env)) as app:
-        SqliteReadModels(app).rebuild(["directory"])
+        database.models(app).rebuild(["directory"])
     with database.service() as sessions:
         assert found(sessions, ["zebra", "gnu"]) == {"zebra": [1, 2], "gnu": [1, 2]}
 
 
-def test_what_a_rebuild_makes_is_what_was_there(database: SqliteFile) -> None:
+def test_what_a_rebuild_makes_is_what_was_there(database: Database) -> None:
     with database.service() as sessions:
         sessions.create("parcel", metadata={"title": "heron"})
         turn(sessions, "parcel")
-    before = [database.rows(select) for select in ROWS["sqlite"][:2]]
+    engine = "sqlite" if isinstance(database, SqliteFile) else "postgres"
+    before = [database.rows(select) for select in ROWS[engine][:2]]
     database.change("DROP TABLE turnlog_sessions")
     with Sessions(env=dict(database.env)) as app:
-        SqliteReadModels(app).rebuild(["directory"])
-    assert [database.rows(select) for select in ROWS["sqlite"][:2]] == before
+        database.models(app).rebuild(["directory"])
+    assert [database.rows(select) for select in ROWS[engine][:2]] == before
 
 
+@on_sqlite
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("recorder", [PLAIN, FOLLOWABLE])
 def test_one_that_catches_up_does_so_from_the_beginning(
-    database: SqliteFile, recorder: str, table: str
+    database: Database, recorder: str, table: str
 ) -> None:
     with database.service(recorder) as sessions:
         for name in ("erased", "parcel"):
@@ -139,11 +141,43 @@ def test_one_that_catches_up_does_so_from_the_beginning(
         assert {row.session_id: row.messages for row in sessions.list_sessions()} == listed
         assert found(sessions, names) == searched
         sessions.sweep()
-        assert SqliteReadModels(sessions.app).compare().differences == ()
+        assert database.models(sessions.app).compare().differences == ()
     assert any(searched.values())
 
 
-def test_a_file_without_sessions_gets_its_tables(database: SqliteFile) -> None:
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "tables",
+    [("sessions",), ("sessions", "event_ids"), ("sessions", "event_ids", "ended"), ("ended",)],
+)
+def test_what_remains_tells_that_rows_are_kept(
+    database: Database,
+    names: Sequence[str],
+    turnlog: Turnlog,
+    capsys: pytest.CaptureFixture[str],
+    tables: Sequence[str],
+) -> None:
+    before = database.tables()
+    database.change(*(f"DROP TABLE turnlog_{table}" for table in tables))
+    assert turnlog("sessions") == 5
+    assert "turnlog rebuild directory" in capsys.readouterr().err
+    assert turnlog("rebuild") == 0
+    assert turnlog("check") == 0
+    assert "ledger: nothing differs" in capsys.readouterr().out
+    with database.service() as sessions:
+        turn(sessions, "parcel", "a late heron")
+    assert turnlog("check") == 0
+    assert database.tables() == before
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_whoever_writes_no_rows_is_refused_as_before(database: Database, names: Sequence[str]) -> None:
+    database.change("DROP TABLE turnlog_sessions")
+    with Sessions(env=database.env_with(RECORDERS["postgres"][1])) as app, pytest.raises(StorageError):
+        SessionService(app)
+
+
+def test_a_database_without_sessions_gets_its_tables(database: Database) -> None:
     database.service().close()
     database.change("DROP TABLE turnlog_sessions")
     with database.service() as sessions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal
@@ -31,10 +32,17 @@ _TABLES = """
     JOIN pg_catalog.pg_attribute ON attrelid = class.oid AND NOT attisdropped
     WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND (
         attname = 'originator_id' AND relname LIKE '%%\\_events'
-        OR attname = 'session_id' AND relname LIKE '%%\\_turnlog\\_sessions'
+        OR attname = 'aggregate_id' AND relname ~ '_turnlog_(sessions|event_ids|ended)$'
     ) AND relkind IN ('r', 'p')
+    UNION ALL
+    SELECT regexp_replace(relname, '_events$', '_turnlog_sessions'), NULL FROM pg_catalog.pg_trigger
+    JOIN pg_catalog.pg_class AS class ON tgrelid = class.oid
+    WHERE relnamespace = to_regnamespace(quote_ident(%s)) AND tgname = 'turnlog_fence'
 """
-"""Also those that the user may not read: what is refused then is said when they are."""
+"""Also those that the user may not read: what is refused then is said when they are. Where rows are
+kept some tables may be lost, so that the ledger, or the fence, tells it too."""
+
+_ROWS = re.compile("(.*)_turnlog_(sessions|event_ids|ended)")
 
 
 @contextmanager
@@ -115,12 +123,12 @@ def _environment(parameters: Mapping[str, str], *, read_only: bool) -> Generator
 
 
 def _columns(url: PostgresUrl, schema: str) -> Mapping[str, str]:
-    """By name of a table of events, or of sessions, the type of its ids."""
+    """By name of a table of events, or of rows about sessions, the type of its ids."""
     import psycopg
 
     try:
         with psycopg.connect(url.uri, connect_timeout=_PATIENCE, autocommit=True) as connection:
-            rows: list[Any] = connection.execute(_TABLES, (schema,)).fetchall()
+            rows: list[Any] = connection.execute(_TABLES, (schema, schema)).fetchall()
     except psycopg.OperationalError as error:
         from turnlog.infrastructure.postgres.pool import one_line
 
@@ -132,7 +140,7 @@ def _application(
     url: PostgresUrl, tables: Mapping[str, str], *, create: bool
 ) -> tuple[str, Mapping[str, str]]:
     """The name of the application whose sessions are meant, and the settings that its tables need."""
-    with_rows = {table.removesuffix("_turnlog_sessions") for table in tables if table.endswith("_sessions")}
+    with_rows = {found[1] for table in tables if (found := _ROWS.fullmatch(table))}
     with_events = {table.removesuffix("_events") for table in tables if table.endswith("_events")}
     names = with_rows or with_events
     wanted = (os.environ.get(APPLICATION) or "").lower()

@@ -18,6 +18,7 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
+from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import unlocked
 from turnlog.application.stored_events import event_of
 from turnlog.domain.errors import StorageError, UnreadableEventError
@@ -171,7 +172,7 @@ class CaughtUpRows:
         return tracked["notification_id"] if tracked else 0
 
     def _refuse_other_rows(self, cursor: Cursor[DictRow]) -> None:
-        if not tables.is_missing(cursor, "to_regclass", self._with_rows.regclass("sessions")):
+        if self._with_rows.are_kept(cursor):
             raise StorageError(
                 "Rows about sessions are written by the recorder of another process by now: "
                 "put SessionRows in front of the recorder here too, and start anew."
@@ -264,30 +265,40 @@ def lacks_rows(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -
     names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
     if not tables.is_missing(cursor, "to_regclass", plain.regclass("tracking")):
         return True
-    if tables.is_missing(cursor, "to_regclass", names.regclass("events")):
-        return False
-    if not any(
-        tables.is_missing(cursor, "to_regclass", names.regclass(name)) for name in ("ids", "sessions")
-    ):
-        return False
-    stored = names.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1")
-    return cursor.execute(stored, (recall.OUR_TOPICS,)).fetchone() is not None
+    return bool(names.missing(cursor, ("ids",))) and _holds_sessions(cursor, names)
 
 
 def lacks_only_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -> bool:
     """Whether all rows were kept, and the table of event ids is gone."""
     names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
-    return tables.is_missing(cursor, "to_regclass", plain.regclass("tracking")) and not tables.is_missing(
-        cursor, "to_regclass", names.regclass("sessions")
-    )
+    return bool(plain.missing(cursor, ("tracking",))) and names.are_kept(cursor)
 
 
 def lacks_part_of_directory(cursor: Cursor[DictRow], names: tables.Tables) -> bool:
-    """Whether sessions have rows, and a table with more about them is gone."""
-    has_sessions, *others = (
-        not tables.is_missing(cursor, "to_regclass", names.regclass(name)) for name in directory.TABLES
+    """Whether tables of the directory were dropped, in a store where rows about sessions are kept."""
+    is_part_gone = bool(names.missing(cursor, directory.TABLES))
+    return is_part_gone and names.are_kept(cursor) and _holds_sessions(cursor, names)
+
+
+def is_directory_lost(cursor: Cursor[DictRow], names: tables.Tables) -> bool:
+    """Whether tables of the directory were dropped, and it was not rebuilt since."""
+    return lacks_part_of_directory(cursor, names) or (
+        rules.rule_of(cursor, names, directory.DIRECTORY_MODEL) == LOST
     )
-    return has_sessions and not all(others)
+
+
+def require_directory(cursor: Cursor[DictRow], names: tables.Tables) -> None:
+    """`ReadModelOutdatedError` where it is lost, or was made by another rule."""
+    if is_directory_lost(cursor, names):
+        raise ReadModelOutdatedError(directory.DIRECTORY_MODEL, LOST, directory.DIRECTORY_RULE)
+    rules.require(cursor, names, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
+
+
+def _holds_sessions(cursor: Cursor[DictRow], names: tables.Tables) -> bool:
+    if names.missing(cursor, ("events",)):
+        return False
+    stored = names.sql("SELECT 1 FROM {events} WHERE starts_with(topic, %s) LIMIT 1")
+    return cursor.execute(stored, (recall.OUR_TOPICS,)).fetchone() is not None
 
 
 def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, mapper: Mapper[Any]) -> None:
@@ -316,7 +327,6 @@ def make_all(
         for insert, select in _COPIED:
             cursor.execute(names.sql(insert) + plain.sql(select), prepare=False)
         plain.drop(cursor)
-    cursor.execute(names.sql("DELETE FROM {ids}"))  # where the directory alone was gone
     index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]

@@ -11,10 +11,11 @@ from psycopg.rows import DictRow
 
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, Unequal, of_rule
+from turnlog.application.projections.errors import LOST
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.postgres import rules
-from turnlog.infrastructure.postgres.catching_up import lacks_part_of_directory
+from turnlog.infrastructure.postgres.catching_up import is_directory_lost
 from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
 from turnlog.infrastructure.postgres.tables import Names, Tables, is_missing
 
@@ -88,13 +89,12 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
         """Models that were made by another rule, and a ledger or a part of the directory that is gone."""
         if self._has_ledger and is_missing(cursor, "to_regclass", self._real.regclass("ids")):
             yield LEDGER_MODEL, GONE
-        if lacks_part_of_directory(cursor, self._real):
-            yield DIRECTORY_MODEL, GONE
         for names, name, rule in (
             (self._real, DIRECTORY_MODEL, DIRECTORY_RULE),
             (self._real_view, VIEW_MODEL, VIEW_RULE),
         ):
-            made_by = rules.rule_of(cursor, names, name)
+            is_lost = name == DIRECTORY_MODEL and is_directory_lost(cursor, self._real)
+            made_by = LOST if is_lost else rules.rule_of(cursor, names, name)
             if made_by is not None and made_by != rule:
                 yield name, of_rule(made_by, rule)
 
@@ -129,7 +129,8 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
 
     def name_of(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> str | None:
         """The session id."""
-        for names in (self._made, self._real):
+        known = [names for names in (self._made, self._real) if not names.missing(cursor, ("sessions",))]
+        for names in known:
             statement = names.sql("SELECT session_id FROM {sessions} WHERE aggregate_id = %s")
             row = cursor.execute(statement, (aggregate_id,)).fetchone()
             if row is not None:

@@ -37,7 +37,7 @@ from turnlog.infrastructure.postgres.building import (
     ViewBuilder,
     create_rows,
 )
-from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows, lacks_part_of_directory
+from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows, is_directory_lost
 from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
 from turnlog.infrastructure.postgres.recorder import SessionRows, has_session_rows
 from turnlog.infrastructure.postgres.tracking import limit_waiting
@@ -126,7 +126,7 @@ class PostgresReadModels(ReadModels):
                 there = self._present(cursor)
                 views = ViewBuilder(self._view_store(cursor).tables)
                 builders: list[Builder[Cursor[DictRow]]] = [views]
-                if not lacks_part_of_directory(cursor, real):
+                if not is_directory_lost(cursor, real):
                     builders.insert(0, DirectoryBuilder(real, made))
                 else:
                     there = tuple(name for name in there if name not in (DirectoryBuilder.name, "recall"))
@@ -203,12 +203,14 @@ class PostgresReadModels(ReadModels):
         def has(names: tables.Names, name: str) -> bool:
             return not tables.is_missing(cursor, "to_regclass", names.regclass(name))
 
-        has_rows = any(has(self._tables(kind)[0], "sessions") for kind in ("", KIND))
+        real, _ = self._tables("")
+        keeps_rows = real.are_kept(cursor)
+        has_rows = keeps_rows or has(self._tables(KIND)[0], "sessions")
         held = {
             "view": has(self._view_store(cursor).tables, "views"),
             "recall": has_rows and self._keeps_recall,
             "directory": has_rows,
-            LEDGER_MODEL: has(self._tables("")[0], "sessions") and has(self._tables("")[0], "ids"),
+            LEDGER_MODEL: keeps_rows and has(real, "ids"),
         }
         return tuple(name for name in MODELS if held[name])
 

@@ -138,8 +138,7 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         """
         self.complete(mapper)
         with storage_errors(), self.datastore.get_connection() as connection:
-            rule = (directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
-            rules.require(connection.cursor(), self._tables, *rule)
+            catching_up.require_directory(connection.cursor(), self._tables)
         self._mapper = mapper
         if not self.keeps_recall:
             recall.PostgresRecallIndex(self.datastore, mapper, self._tables).empty()
@@ -390,4 +389,4 @@ def has_session_rows(recorder: object) -> bool:
         return False
     names = tables.of_recorder(recorder)
     with storage_errors(), recorder.datastore.get_connection() as connection:
-        return not tables.is_missing(connection.cursor(), "to_regclass", names.regclass("sessions"))
+        return names.are_kept(connection.cursor())

@@ -6,7 +6,7 @@ over text of messages or metadata: what is indexed of them are numbers, so nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, LiteralString
 
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresRecorder
@@ -326,6 +326,18 @@ _FENCE: Final[LiteralString] = (
     "SELECT 1 FROM pg_trigger WHERE tgrelid = %(table)s::regclass AND tgname = 'turnlog_fence') AS is_due"
 )
 
+_HAS_ROWS: Final[LiteralString] = """
+    SELECT EXISTS (SELECT FROM unnest(%(tables)s::text[]) AS name WHERE to_regclass(name) IS NOT NULL)
+        OR EXISTS (
+            SELECT FROM pg_trigger WHERE tgrelid = to_regclass(%(events)s) AND tgname = 'turnlog_fence'
+        ) AS found
+"""
+
+_MISSING: Final[LiteralString] = """
+    SELECT place FROM unnest(%s::text[]) WITH ORDINALITY AS held (name, place)
+    WHERE to_regclass(name) IS NULL ORDER BY place
+"""
+
 CREATE_FUNCTIONS: Final[dict[str, LiteralString]] = {
     "write_rows": WRITE_ROWS,
     "append": APPEND,
@@ -396,6 +408,17 @@ class Tables(Names):
     def regproc(self, name: str) -> str:
         """What `to_regproc` takes for this function."""
         return self.names[name].as_string()
+
+    def are_kept(self, cursor: Cursor[DictRow]) -> bool:
+        """Whether any of them is there, or the fence: a store with rows about sessions, whatever it lost."""
+        places = {"tables": [self.regclass(name) for name in _TABLES], "events": self.regclass("events")}
+        row = cursor.execute(_HAS_ROWS, places).fetchone()
+        return row is not None and bool(row["found"])
+
+    def missing(self, cursor: Cursor[DictRow], names: Sequence[str]) -> list[str]:
+        """Those of these tables that are not there."""
+        rows = cursor.execute(_MISSING, ([self.regclass(name) for name in names],)).fetchall()
+        return [names[row["place"] - 1] for row in rows]
 
     def create(self, cursor: Cursor[DictRow]) -> None:
         """Create the tables and functions that are missing."""
