@@ -52,6 +52,9 @@ CREATE: Final[tuple[LiteralString, ...]] = (
 )
 """How far the rows got, and which tombstones and redactions are not carried out yet."""
 
+KEPT: Final = ("ids", "erasures", "redactions")
+"""What is not a read model, and follows from the log: such tables are made anew by whoever writes."""
+
 _PAGE: Final = 1000
 
 _IS_BEHIND: Final[LiteralString] = """
@@ -265,11 +268,11 @@ def lacks_rows(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -
     names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
     if not tables.is_missing(cursor, "to_regclass", plain.regclass("tracking")):
         return True
-    return bool(names.missing(cursor, ("ids",))) and _holds_sessions(cursor, names)
+    return bool(names.missing(cursor, KEPT)) and _holds_sessions(cursor, names)
 
 
-def lacks_only_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -> bool:
-    """Whether all rows were kept, and the table of event ids is gone."""
+def keeps_rows(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder) -> bool:
+    """Whether rows were kept from the first event on, and what is missing was dropped."""
     names, plain = tables.of_recorder(recorder), tables.of_recorder(recorder, KIND)
     return bool(plain.missing(cursor, ("tracking",))) and names.are_kept(cursor)
 
@@ -301,11 +304,18 @@ def _holds_sessions(cursor: Cursor[DictRow], names: tables.Tables) -> bool:
     return cursor.execute(stored, (recall.OUR_TOPICS,)).fetchone() is not None
 
 
-def make_ledger(cursor: Cursor[DictRow], recorder: PostgresApplicationRecorder, mapper: Mapper[Any]) -> None:
-    """Make the entries of all event ids anew, in the caller's transaction."""
+def make_missing(
+    cursor: Cursor[DictRow],
+    recorder: PostgresApplicationRecorder,
+    mapper: Mapper[Any],
+    missing: Sequence[str],
+) -> None:
+    """Fill these tables, which were missing, from the log, in the caller's transaction."""
     names, last = tables.of_recorder(recorder), 0
     cursor.execute(names.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
-    while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
+    if {"erasures", "redactions"}.intersection(missing):
+        eraser.remember_all(cursor, names, mapper)
+    while "ids" in missing and (page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall()):
         last = page[-1]["notification_id"]
         ledger.follow(cursor, names, readable_events(mapper, page))
 

@@ -77,6 +77,24 @@ _PURGE: Final[LiteralString] = """
         AND originator_version > 0 AND originator_version < due.version
 """
 
+_REQUESTS: Final[LiteralString] = """
+    SELECT stored.*, originator_version > 1 AND NOT EXISTS (
+        SELECT FROM {events} AS other
+        WHERE other.originator_id = stored.originator_id AND other.originator_version = 1
+    ) AS purged
+    FROM {events} AS stored WHERE topic = ANY (%s)
+"""
+
+_REMEMBER: Final[LiteralString] = """
+    INSERT INTO {erasures} (aggregate_id, deleted_at, version, transaction, purged)
+    VALUES (%s, %s, %s, pg_current_xact_id()::xid, %s) ON CONFLICT DO NOTHING
+"""
+
+_REMEMBER_REDACTION: Final[LiteralString] = """
+    INSERT INTO {redactions} (aggregate_id, version, transaction)
+    VALUES (%s, %s, pg_current_xact_id()::xid) ON CONFLICT DO NOTHING
+"""
+
 _logger = logging.getLogger("turnlog")
 
 
@@ -179,6 +197,22 @@ def prepare(
         deleted_at=tombstone.timestamp,
         stubs=states[:1] if len(set(states)) == 1 else states,
     )
+
+
+def remember_all(cursor: Cursor[DictRow], tables: Tables, mapper: Mapper[Any]) -> None:
+    """Remember the deletions and redactions of a log whose tables of them were dropped.
+
+    Which of them were scrubbed is not in the log, so the next sweep scrubs for all of them.
+    """
+    topics = [SessionDeleted.TOPIC, ContentRedacted.TOPIC]
+    for row in cursor.execute(tables.sql(_REQUESTS), (topics,)).fetchall():
+        form, version = row["originator_id"], row["originator_version"]
+        event = event_of(mapper, StoredEvent(form, version, row["topic"], bytes(row["state"])))
+        if isinstance(event, ContentRedacted):
+            cursor.execute(tables.sql(_REMEMBER_REDACTION), (as_uuid(form), version))
+        elif isinstance(event, SessionDeleted) and not event.keeps_content:
+            values = (as_uuid(form), micros(event.timestamp), version, row["purged"])
+            cursor.execute(tables.sql(_REMEMBER), values)
 
 
 class PostgresEraser(SessionEraser):

@@ -214,10 +214,11 @@ class SessionRows(SessionRowsRecorder, _RecorderBehind):
         with self.datastore.transaction(commit=True) as cursor:
             self._tables.one_at_a_time(cursor)
             if catching_up.lacks_rows(cursor, self):
-                lacks_only_ledger = catching_up.lacks_only_ledger(cursor, self)
+                keeps_rows = catching_up.keeps_rows(cursor, self)
+                missing = self._tables.missing(cursor, catching_up.KEPT)
                 self._create_table(cursor)
-                if lacks_only_ledger:
-                    catching_up.make_ledger(cursor, self, mapper)
+                if keeps_rows:
+                    catching_up.make_missing(cursor, self, mapper, missing)
                 else:
                     made = catching_up.make_all(cursor, self, mapper)
                 self._tables.raise_fence(cursor)  # last: it takes a lock on the events

@@ -8,7 +8,7 @@ two processes that catch up at once never apply an event twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -35,6 +35,11 @@ TRACKED_AS: Final = "turnlog.rows"
 """The name under which the tracking row says how far the rows got."""
 
 OUR_TOPICS: Final = "turnlog.domain.events:"
+
+ERASING: Final = frozenset({"turnlog_erasures", "turnlog_redactions"})
+
+KEPT: Final = ERASING | {"turnlog_event_ids"}
+"""What is not a read model, and follows from the log: such tables are made anew by whoever writes."""
 
 _PAGE: Final = 1000
 
@@ -63,7 +68,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def has_tables(self) -> bool:
         """Whether the tables are there."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            return {"tracking", *directory.TABLES, "turnlog_redactions"} <= tables(cursor)
+            return {"tracking", *directory.TABLES, *ERASING} <= tables(cursor)
 
     def create_table(self) -> None:
         """Create what is missing; another process may do so at the same time."""
@@ -74,9 +79,9 @@ class CaughtUpRows(SQLiteTrackingRecorder):
                 raise
 
     def _create_table(self, c: SQLiteCursor) -> None:
-        """Where tables of the directory are missing, it is caught up with from the beginning."""
+        """Where tables are missing, all is caught up with from the beginning."""
         take_the_lock(c)
-        begins = not set(directory.TABLES) <= tables(c)
+        begins = not {*directory.TABLES, *ERASING} <= tables(c)
         super()._create_table(c)
         if begins:
             for table in (*directory.TABLES, *(["turnlog_recall_mark"] if self.index is not None else [])):
@@ -144,10 +149,12 @@ class CaughtUpRows(SQLiteTrackingRecorder):
                 failed.append(error)
         _say(failed, has_read)
 
-    def make_ledger(self, cursor: SQLiteCursor) -> None:
-        """Make the entries of all event ids anew, in the caller's transaction."""
+    def make_missing(self, cursor: SQLiteCursor, missing: Collection[str]) -> None:
+        """Fill these tables, which were missing, from the log, in the caller's transaction."""
+        if not ERASING.isdisjoint(missing):
+            eraser.remember_all(cursor, self._events, self._mapper, self.convert_originator_id)
         last = 0
-        while page := self._page(cursor, last):
+        while "turnlog_event_ids" in missing and (page := self._page(cursor, last)):
             last = page[-1]["rowid"]
             self._note_ids(cursor, page)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -113,6 +113,30 @@ def remember_redaction(cursor: SQLiteCursor, redaction: ContentRedacted, pending
         "ON CONFLICT (originator_id, version) DO UPDATE SET pending = excluded.pending",
         (stored_form(redaction.originator_id), redaction.originator_version, pending),
     )
+
+
+def remember_all(
+    cursor: SQLiteCursor, events_table: str, mapper: Mapper[Any], id_of: Callable[[str], Any]
+) -> None:
+    """Remember the deletions and redactions of a log whose tables of them were dropped.
+
+    Which of them were scrubbed is not in the log, so the next sweep scrubs for all of them.
+    """
+    cursor.execute(
+        "SELECT originator_id, originator_version, topic, state, originator_version > 1 AND NOT EXISTS ("  # noqa: S608
+        f"SELECT 1 FROM {events_table} AS other "
+        "WHERE other.originator_id = stored.originator_id AND other.originator_version = 1"
+        f") AS purged FROM {events_table} AS stored WHERE topic IN (?, ?) ORDER BY rowid",
+        (SessionDeleted.TOPIC, ContentRedacted.TOPIC),
+    )
+    for stored_id, version, topic, state, purged in map(tuple, cursor.fetchall()):
+        event = event_of(mapper, StoredEvent(id_of(stored_id), version, topic, state))
+        if isinstance(event, ContentRedacted):
+            remember_redaction(cursor, event, ANEW)
+        elif isinstance(event, SessionDeleted) and not event.keeps_content:
+            remember(cursor, event)
+            change = "UPDATE turnlog_erasures SET purged = ? WHERE originator_id = ?"
+            cursor.execute(change, (purged, stored_id))
 
 
 def overwrite_content(

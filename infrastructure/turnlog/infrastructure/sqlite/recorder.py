@@ -30,6 +30,7 @@ from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall, rules
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import (
+    KEPT,
     OUR_TOPICS,
     CaughtUpRows,
     by_stream,
@@ -154,7 +155,7 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         """Create what is missing. Rows about sessions that were stored without them are made by `bind`."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             names = tables(cursor)
-            self._lacks_rows = not _has_rows(names) and self._has_sessions(cursor, names)
+            self._lacks_rows = not names.issuperset(KEPT) and self._has_sessions(cursor, names)
             is_lost = directory.is_lost(cursor) and self._has_sessions(cursor, names)
         if is_lost:
             unlocked(self._note_loss)
@@ -166,12 +167,12 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
     def _make_rows(self, mapper: Mapper[Any]) -> None:
         """Make the rows about what is stored, all or none; another process may be first."""
         with writing(self.datastore) as cursor:
-            if not _has_rows(tables(cursor)):
+            if missing := KEPT - tables(cursor):
                 rows = CaughtUpRows(self, mapper)
-                only_ledger = lacks_only_ledger(cursor)
+                keeps_rows = _has_rows(tables(cursor)) or lacks_only_ledger(cursor)
                 self._create_table(cursor)
-                if only_ledger:
-                    rows.make_ledger(cursor)
+                if keeps_rows:
+                    rows.make_missing(cursor, missing)
                 else:
                     rows.make_all(cursor)
                 rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
@@ -190,7 +191,8 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         """Say that the directory has to be rebuilt, in the transaction that makes empty tables of it."""
         with writing(self.datastore) as cursor:
             if directory.is_lost(cursor):
-                self._create_table(cursor)
+                for statement in directory.CREATE:  # no other table, which has to be filled
+                    cursor.execute(statement)
                 rules.write(cursor, directory.DIRECTORY_MODEL, LOST)
 
     def _write_rule(self) -> None:
