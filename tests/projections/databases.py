@@ -82,6 +82,10 @@ class Database(ABC):
     def tables(self) -> set[str]:
         """The names of all tables, indexes and functions."""
 
+    @abstractmethod
+    def named(self, statement: str) -> str:
+        """The statement with the names that tables have here."""
+
     def one(self, select: str) -> Any:
         """The one value that the database answers."""
         ((value,),) = self.rows(select)
@@ -121,6 +125,9 @@ class SqliteFile(Database):
     def tables(self) -> set[str]:
         return {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
 
+    def named(self, statement: str) -> str:
+        return statement
+
 
 class PostgresSchema(Database):
     """A schema of its own on the server. Its names are those of SQLite with the application's in front."""
@@ -146,13 +153,13 @@ class PostgresSchema(Database):
 
     def rows(self, select: str) -> list[tuple[Any, ...]]:
         with self._connection() as connection:
-            found: list[tuple[Any, ...]] = connection.execute(self._named(select)).fetchall()
+            found: list[tuple[Any, ...]] = connection.execute(self.named(select).encode()).fetchall()
             return found
 
     def change(self, *statements: str) -> None:
         with self._connection() as connection:
             for statement in statements:
-                connection.execute(self._named(statement))
+                connection.execute(self.named(statement).encode())
 
     def tables(self) -> set[str]:
         found = self.rows(
@@ -168,12 +175,10 @@ class PostgresSchema(Database):
             connection.execute(sql.SQL("SET search_path TO {}").format(schema))
             yield connection
 
-    @staticmethod
-    def _named(statement: str) -> bytes:
-        """The statement with the names that tables have here."""
+    def named(self, statement: str) -> str:
         for here, there in _NAMES.items():
             statement = re.sub(here, there, statement)
-        return statement.encode()
+        return statement
 
 
 def database_of(env: Mapping[str, str]) -> Database:

@@ -135,7 +135,7 @@ def test_what_check_says_of_a_table_that_is_gone(
     turnlog("check", "--json")
     said = json.loads(capsys.readouterr().out)
     assert [(one["model"], one["detail"]) for one in said["differences"]] == [
-        ("ledger", "its table is gone: rebuild it")
+        ("ledger", f"its table {lived.named('turnlog_event_ids')} is gone: run `turnlog rebuild ledger`")
     ]
     assert said["log"]["findings"] == []
     assert turnlog("rebuild", "ledger") == 0

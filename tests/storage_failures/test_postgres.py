@@ -205,7 +205,7 @@ def test_who_may_not_read_the_list_of_sessions_is_told_that(
 @pytest.mark.parametrize("postgres", ["rows"], indirect=True)
 @pytest.mark.parametrize(
     ("table", "command"),
-    [("erasures", "check"), ("recall", "search")],
+    [("recall_mark", "search"), ("recall", "search")],
 )
 def test_who_reads_is_told_what_to_do_where_a_table_is_missing(
     postgres: Mapping[str, str],

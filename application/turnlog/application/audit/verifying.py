@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
+
+from eventsourcing.application import Application
 
 from turnlog.application.audit.chains import Report, StreamCheck
 from turnlog.application.audit.core import AuditCore
@@ -127,57 +129,79 @@ class Verifying(AuditCore):
 
     def _check_store(self, audit: _Audit) -> None:
         names = dict(self._rows_of_directory()) if self._has_rows else {}
-        streams = dict.fromkeys((*self._recorded(), *audit.exported))
-        ledger: set[UUID] = set()
-        for aggregate_id, topic in self._topics(audit):
-            if topic == EventIdTaken.TOPIC:
-                ledger.add(aggregate_id)
-            else:
-                streams.setdefault(aggregate_id)
-        passes = {passes_id(aggregate_id) for aggregate_id in streams}
-        for aggregate_id in streams:
-            if aggregate_id in passes:
-                audit.check_passes(aggregate_id)
-            elif aggregate_id not in ledger:
-                self._check(audit, aggregate_id, names.get(aggregate_id))
+        known = (*self._recorded(), *audit.exported)
+        for aggregate_id in _checked(self._app, audit, known):
+            self._check(audit, aggregate_id, names.get(aggregate_id))
 
-    def _topics(self, audit: _Audit) -> Iterator[tuple[UUID, str]]:
-        """Aggregate and topic of every row of ours in the store."""
-        position: int | None = None
-        recorder = self._app.recorder
-        while True:
-            limit = _PAGE
-            try:
-                page = recorder.select_notifications(position, limit, inclusive_of_start=position is None)
-            except Exception:  # a row in it cannot be given: read them one by one
-                position = yield from self._topics_one_by_one(audit, (position or 0) + 1)
-                if position is None:
-                    return
-                continue
-            for row in page:
-                position = row.id
+
+def verify_log(app: Application[UUID]) -> Verification:
+    """Check every event of the store, where the rows about sessions cannot be read: without recorded heads.
+
+    So an end that was cut off is not found, nor is a session that is gone as a whole.
+    """
+    audit = _Audit(StoredStreams(app), {})
+    for aggregate_id in _checked(app, audit, ()):
+        audit.check(aggregate_id, None, lambda: None, has_rows=False)
+    return audit.verification()
+
+
+def _checked(app: Application[UUID], audit: _Audit, known: Iterable[UUID]) -> Iterator[UUID]:
+    """The sessions of the store, and those that are known otherwise; streams of passes are checked here."""
+    streams = dict.fromkeys(known)
+    ledger: set[UUID] = set()
+    for aggregate_id, topic in _topics(app, audit):
+        if topic == EventIdTaken.TOPIC:
+            ledger.add(aggregate_id)
+        else:
+            streams.setdefault(aggregate_id)
+    passes = {passes_id(aggregate_id) for aggregate_id in streams}
+    for aggregate_id in streams:
+        if aggregate_id in passes:
+            audit.check_passes(aggregate_id)
+        elif aggregate_id not in ledger:
+            yield aggregate_id
+
+
+def _topics(app: Application[UUID], audit: _Audit) -> Iterator[tuple[UUID, str]]:
+    """Aggregate and topic of every row of ours in the store."""
+    position: int | None = None
+    recorder = app.recorder
+    while True:
+        limit = _PAGE
+        try:
+            page = recorder.select_notifications(position, limit, inclusive_of_start=position is None)
+        except Exception:  # a row in it cannot be given: read them one by one
+            position = yield from _topics_one_by_one(app, audit, (position or 0) + 1)
+            if position is None:
+                return
+            continue
+        for row in page:
+            position = row.id
+            if str(row.topic).startswith(_OUR_TOPICS):
+                yield _as_uuid(row.originator_id), row.topic
+        if len(page) < limit:
+            return
+
+
+def _topics_one_by_one(
+    app: Application[UUID], audit: _Audit, first: int
+) -> Generator[tuple[UUID, str], None, int | None]:
+    """A page of rows, each read alone; returns where to go on behind, None at the end."""
+    recorder = app.recorder
+    newest = audit.stored.newest_row()
+    last = min(first + _PAGE - 1, newest)
+    for position in range(first, last + 1):
+        try:
+            rows = recorder.select_notifications(position, 1, position)
+            for row in rows:
                 if str(row.topic).startswith(_OUR_TOPICS):
                     yield _as_uuid(row.originator_id), row.topic
-            if len(page) < limit:
-                return
-
-    def _topics_one_by_one(self, audit: _Audit, first: int) -> Generator[tuple[UUID, str], None, int | None]:
-        """A page of rows, each read alone; returns where to go on behind, None at the end."""
-        recorder = self._app.recorder
-        newest = audit.stored.newest_row()
-        last = min(first + _PAGE - 1, newest)
-        for position in range(first, last + 1):
-            try:
-                rows = recorder.select_notifications(position, 1, position)
-                for row in rows:
-                    if str(row.topic).startswith(_OUR_TOPICS):
-                        yield _as_uuid(row.originator_id), row.topic
-            except Exception as error:
-                audit.stored.newest_row()  # raises where the store is gone, not a row
-                audit.add(
-                    Finding(FindingKind.UNREADABLE, f"row {position} cannot be read ({type(error).__name__})")
-                )
-        return last if last < newest else None
+        except Exception as error:
+            audit.stored.newest_row()  # raises where the store is gone, not a row
+            audit.add(
+                Finding(FindingKind.UNREADABLE, f"row {position} cannot be read ({type(error).__name__})")
+            )
+    return last if last < newest else None
 
 
 @dataclass

@@ -22,6 +22,9 @@ MOST: Final = 1000
 
 GONE: Final = "its table is gone: rebuild it"
 
+ERASURES: Final = "erasures"
+"""What is known of deletions and redactions: no read model, and made anew by whoever writes."""
+
 _NAMED: Final = 3
 """Events that are named of many rows of one session."""
 
@@ -151,6 +154,14 @@ class Compared(Generic[C]):
         if aggregate_id is None:
             return Difference(model, what)
         return Difference(model, what, self.rows.name_of(cursor, aggregate_id), aggregate_id.hex)
+
+
+def of_lost(lost: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Why models cannot be compared of which these tables are gone."""
+    for model, names in lost.items():
+        what = "rebuild" if model == ERASURES else f"rebuild {model}"
+        gone = f"its table {names[0]} is" if len(names) == 1 else f"its tables {', '.join(names)} are"
+        yield model, f"{gone} gone: run `turnlog {what}`"
 
 
 def of_rule(made_by: int, rule: int) -> str:

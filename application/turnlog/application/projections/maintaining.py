@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +67,10 @@ class ReadModels(ABC):
     @abstractmethod
     def present(self) -> tuple[str, ...]:
         """The names of those that the store has; the view is made by its first rebuild."""
+
+    @abstractmethod
+    def lost(self) -> Mapping[str, Sequence[str]]:
+        """By model, and for what is known of deletions under `erasures`, the tables that were dropped."""
 
     @abstractmethod
     def rebuild(

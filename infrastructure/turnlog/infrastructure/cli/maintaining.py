@@ -12,6 +12,7 @@ from rich.text import Text
 
 from turnlog.application import Sessions
 from turnlog.application.audit import Finding, SessionAudit, Verification
+from turnlog.application.audit.verifying import verify_log
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
 from turnlog.application.streams import SessionStreams
 from turnlog.domain.errors import UnreadableEventError
@@ -78,23 +79,26 @@ def check_database(settings: Settings) -> int:
     """Verify the log, and compare boundaries and read models with it."""
     outdated: tuple[Difference, ...] = ()
     verification: Verification | None = None
-    try:
-        with database.reading(settings.database) as service:
-            verification = SessionAudit(service).verify()
-    except ReadModelOutdatedError as error:
-        outdated = (Difference(error.name, str(error)),)
     with database.application(settings.database, read_only=True) as app:
         models = _read_models(app, settings.database)
+        if not models.lost():
+            try:
+                with database.reading(settings.database) as service:
+                    verification = SessionAudit(service).verify()
+            except ReadModelOutdatedError as error:
+                outdated = (Difference(error.name, str(error)),)
+        if verification is None:
+            verification = verify_log(app)
         with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
             comparison = models.compare(advance)
-    findings = verification.findings if verification else ()
+    findings = verification.findings
     named = {one.model for one in comparison.differences}
     differences = (*(one for one in outdated if one.model not in named), *comparison.differences)
     status = Status.FOUND_OR_NOTHING_TO_DO if findings or differences else Status.DONE
     if settings.json:
         write_json(
             {
-                "log": None if verification is None else verification.to_dict(),
+                "log": verification.to_dict(),
                 "differences": [asdict(one) for one in differences],
                 "positions": comparison.positions,
                 "behind": comparison.behind,

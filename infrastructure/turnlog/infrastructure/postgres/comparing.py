@@ -10,14 +10,21 @@ from psycopg import Cursor, sql
 from psycopg.rows import DictRow
 
 from turnlog.application.ledger import LEDGER_MODEL
-from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, Unequal, of_rule
+from turnlog.application.projections.comparing import (
+    ERASURES,
+    MOST,
+    ComparedRows,
+    Unequal,
+    of_lost,
+    of_rule,
+)
 from turnlog.application.projections.errors import LOST
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
-from turnlog.infrastructure.postgres import rules
+from turnlog.infrastructure.postgres import directory, rules
 from turnlog.infrastructure.postgres.catching_up import is_directory_lost
 from turnlog.infrastructure.postgres.directory import DIRECTORY_MODEL, DIRECTORY_RULE
-from turnlog.infrastructure.postgres.tables import Names, Tables, is_missing
+from turnlog.infrastructure.postgres.tables import Names, Tables
 
 _DIRECTORY: Final[LiteralString] = """
     SELECT aggregate_id, position, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
@@ -75,6 +82,28 @@ _VIEW_VERSIONS: Final[LiteralString] = """
 """
 
 
+_NEEDED: Final[dict[str, tuple[str, ...]]] = {
+    DIRECTORY_MODEL: directory.TABLES,
+    ERASURES: ("erasures", "redactions"),
+    "recall": ("recall", "recall_mark"),
+}
+
+
+def lost(cursor: Cursor[DictRow], real: Tables, view: Names, *, has_ledger: bool) -> dict[str, list[str]]:
+    """By model the tables that were dropped, where others of the same store are there."""
+    expected = [(model, real, names) for model, names in _NEEDED.items()] if real.are_kept(cursor) else []
+    if has_ledger and expected:
+        expected.append((LEDGER_MODEL, real, ("ids",)))
+    missing = {
+        model: [names.tables[name] for name in names.missing(cursor, needed)]
+        for model, names, needed in expected
+    }
+    views = view.missing(cursor, ("views", "view_messages"))
+    if len(views) == 1:
+        missing[VIEW_MODEL] = [view.tables[views[0]]]
+    return {model: names for model, names in missing.items() if names}
+
+
 class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
     """The rows of the tables in use, and of those that were made."""
 
@@ -86,16 +115,16 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
         self._real_view, self._made_view = real_view, made_view
 
     def unusable(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, str]]:
-        """Models that were made by another rule, and a ledger or a part of the directory that is gone."""
-        if self._has_ledger and is_missing(cursor, "to_regclass", self._real.regclass("ids")):
-            yield LEDGER_MODEL, GONE
+        """Models that were made by another rule, and those of which tables are gone."""
+        gone = lost(cursor, self._real, self._real_view, has_ledger=self._has_ledger)
+        yield from of_lost(gone)
         for names, name, rule in (
             (self._real, DIRECTORY_MODEL, DIRECTORY_RULE),
             (self._real_view, VIEW_MODEL, VIEW_RULE),
         ):
             is_lost = name == DIRECTORY_MODEL and is_directory_lost(cursor, self._real)
             made_by = LOST if is_lost else rules.rule_of(cursor, names, name)
-            if made_by is not None and made_by != rule:
+            if name not in gone and made_by is not None and made_by != rule:
                 yield name, of_rule(made_by, rule)
 
     def unequal(self, cursor: Cursor[DictRow], model: str) -> Iterator[Unequal]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, LiteralString
 from uuid import UUID
@@ -38,7 +38,7 @@ from turnlog.infrastructure.postgres.building import (
     create_rows,
 )
 from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows, is_directory_lost
-from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
+from turnlog.infrastructure.postgres.comparing import PostgresComparedRows, lost
 from turnlog.infrastructure.postgres.recorder import SessionRows, has_session_rows
 from turnlog.infrastructure.postgres.tracking import limit_waiting
 from turnlog.infrastructure.postgres.view import PostgresViewStore
@@ -79,6 +79,15 @@ class PostgresReadModels(ReadModels):
         """The read models that the database has."""
         with storage_errors(), self._recorder.datastore.get_connection() as connection:
             return self._present(connection.cursor())
+
+    def lost(self) -> Mapping[str, Sequence[str]]:
+        """By model the tables that were dropped."""
+        with storage_errors():
+            kind = "" if has_session_rows(self._recorder) else KIND
+            with self._recorder.datastore.get_connection() as connection:
+                cursor = connection.cursor()
+                view_tables = self._view_store(cursor).tables
+                return lost(cursor, self._tables(kind)[0], view_tables, has_ledger=not kind)
 
     def rebuild(
         self, models: Collection[str] | None = None, progress: Progress | None = None
@@ -123,8 +132,9 @@ class PostgresReadModels(ReadModels):
             with _transaction(connection) as cursor:
                 cursor.execute("SET TRANSACTION READ WRITE")  # for the temporary tables
                 create_rows(cursor, made)
-                there = self._present(cursor)
                 views = ViewBuilder(self._view_store(cursor).tables)
+                gone = lost(cursor, real, views.real, has_ledger=not kind)
+                there = tuple(name for name in self._present(cursor) if name not in gone)
                 builders: list[Builder[Cursor[DictRow]]] = [views]
                 if not is_directory_lost(cursor, real):
                     builders.insert(0, DirectoryBuilder(real, made))

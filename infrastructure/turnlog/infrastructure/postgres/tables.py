@@ -370,6 +370,11 @@ class Names:
         """What `to_regclass` takes for this table."""
         return self.names[name].as_string()
 
+    def missing(self, cursor: Cursor[DictRow], names: Sequence[str]) -> list[str]:
+        """Those of these tables that are not there."""
+        rows = cursor.execute(_MISSING, ([self.regclass(name) for name in names],)).fetchall()
+        return [names[int(row["place"]) - 1] for row in rows]
+
 
 class Tables(Names):
     """The names of one application's tables and functions.
@@ -414,11 +419,6 @@ class Tables(Names):
         places = {"tables": [self.regclass(name) for name in _TABLES], "events": self.regclass("events")}
         row = cursor.execute(_HAS_ROWS, places).fetchone()
         return row is not None and bool(row["found"])
-
-    def missing(self, cursor: Cursor[DictRow], names: Sequence[str]) -> list[str]:
-        """Those of these tables that are not there."""
-        rows = cursor.execute(_MISSING, ([self.regclass(name) for name in names],)).fetchall()
-        return [names[row["place"] - 1] for row in rows]
 
     def create(self, cursor: Cursor[DictRow]) -> None:
         """Create the tables and functions that are missing."""

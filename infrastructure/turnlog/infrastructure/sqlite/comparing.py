@@ -9,14 +9,21 @@ from uuid import UUID
 from eventsourcing.sqlite import SQLiteCursor
 
 from turnlog.application.ledger import LEDGER_MODEL
-from turnlog.application.projections.comparing import GONE, MOST, ComparedRows, Unequal, of_rule
+from turnlog.application.projections.comparing import (
+    ERASURES,
+    MOST,
+    ComparedRows,
+    Unequal,
+    of_lost,
+    of_rule,
+)
 from turnlog.application.projections.errors import LOST
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.sqlite import directory, recall, rules
+from turnlog.infrastructure.sqlite.catching_up import ERASING, KEPT, lacks_only_ledger, tables, tracked
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
-from turnlog.infrastructure.sqlite.catching_up import lacks_only_ledger, tracked
 
 _DIRECTORY: Final = """
     SELECT aggregate_id, position, namespace, session_id, created_at, modified_at, expires_at, idle,
@@ -44,7 +51,27 @@ _SELECTS: Final = {
     LEDGER_MODEL: (("an event id", _LEDGER),),
 }
 
+_VIEW_TABLES: Final = ("turnlog_views", "turnlog_view_messages")
+
 _PAGE: Final = 500
+
+
+def lost(cursor: SQLiteCursor) -> dict[str, list[str]]:
+    """By model the tables that were dropped, where others of the same store are there."""
+    names = tables(cursor)
+    rows = (*directory.TABLES, *sorted(KEPT))
+    index = ("turnlog_recall_parts", "turnlog_recall_mark")
+    expected = {
+        directory.DIRECTORY_MODEL: (rows, directory.TABLES),
+        ERASURES: (rows, sorted(ERASING)),
+        VIEW_MODEL: (_VIEW_TABLES, _VIEW_TABLES),
+        "recall": ([name for name in names if name.startswith("turnlog_recall_")], index),
+    }
+    found = {LEDGER_MODEL: ["turnlog_event_ids"]} if lacks_only_ledger(cursor) else {}
+    for model, (told_by, needed) in expected.items():
+        if not names.isdisjoint(told_by) and (missing := [name for name in needed if name not in names]):
+            found[model] = missing
+    return found
 
 
 def stops(cursor: SQLiteCursor, index: recall.SqliteRecallIndex | None, newest: int) -> dict[str, int]:
@@ -56,10 +83,11 @@ def stops(cursor: SQLiteCursor, index: recall.SqliteRecallIndex | None, newest: 
         found["directory"] = newest if has_rows else tracked(cursor, ROWS_TRACKED_AS)
     if has_ledger:
         found[LEDGER_MODEL] = newest
-    if rules.has_tables(cursor, "turnlog_views"):
+    if rules.has_tables(cursor, *_VIEW_TABLES):
         found["view"] = tracked(cursor, VIEW_TRACKED_AS)
     knows_positions = "directory" in found and not directory.is_lost(cursor)
-    if index is not None and knows_positions and rules.has_tables(cursor, "turnlog_recall_mark"):
+    has_index = rules.has_tables(cursor, "turnlog_recall_parts", "turnlog_recall_mark")
+    if index is not None and knows_positions and has_index:
         mark = index.mark(cursor)
         if mark is not None:
             found["recall"] = mark
@@ -70,13 +98,13 @@ class SqliteComparedRows(ComparedRows[SQLiteCursor]):
     """The rows of a file, and those in temporary tables."""
 
     def unusable(self, cursor: SQLiteCursor) -> Iterator[tuple[str, str]]:
-        """Models that were made by another rule, and a ledger or a directory that is gone."""
-        if lacks_only_ledger(cursor):
-            yield LEDGER_MODEL, GONE
+        """Models that were made by another rule, and those of which tables are gone."""
+        gone = lost(cursor)
+        yield from of_lost(gone)
         for name, rule in ((directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE), (VIEW_MODEL, VIEW_RULE)):
             is_lost = name == directory.DIRECTORY_MODEL and directory.is_lost(cursor)
             made_by = LOST if is_lost else rules.rule_of(cursor, name)
-            if made_by is not None and made_by != rule:
+            if name not in gone and made_by is not None and made_by != rule:
                 yield name, of_rule(made_by, rule)
 
     def unequal(self, cursor: SQLiteCursor, model: str) -> Iterator[Unequal]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 from uuid import UUID
@@ -39,7 +39,7 @@ from turnlog.infrastructure.sqlite.building import (
 )
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
 from turnlog.infrastructure.sqlite.catching_up import CaughtUpRows
-from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, stops
+from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, lost, stops
 from turnlog.infrastructure.sqlite.recorder import SessionRows
 from turnlog.infrastructure.sqlite.secure import secure, take_the_lock
 from turnlog.infrastructure.sqlite.view import SqliteViewStore
@@ -73,6 +73,11 @@ class SqliteReadModels(ReadModels):
         with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
             found = tuple(name for name in MODELS if rules.has_tables(cursor, tables[name]))
         return found if recall.is_supported() else tuple(name for name in found if name != "recall")
+
+    def lost(self) -> Mapping[str, Sequence[str]]:
+        """By model the tables that were dropped."""
+        with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
+            return lost(cursor)
 
     def rebuild(
         self, models: Collection[str] | None = None, progress: Progress | None = None

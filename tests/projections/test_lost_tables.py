@@ -1,0 +1,58 @@
+"""Any table of a read model was dropped: `check` names it, says what to run, and verifies the log."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.projections.activity import turn
+from tests.projections.databases import Database, SqliteFile
+from tests.projections.test_commands import Turnlog, turnlog
+
+from turnlog.domain.query import EventQuery
+
+__all__ = ["turnlog"]
+
+SHARED = {
+    "turnlog_sessions": "directory",
+    "turnlog_metadata": "directory",
+    "turnlog_session_metadata": "directory",
+    "turnlog_recall_mark": "recall",
+    "turnlog_erasures": "erasures",
+    "turnlog_redactions": "erasures",
+    "turnlog_event_ids": "ledger",
+    "turnlog_view_messages": "view",
+}
+ONE_ONLY = {"turnlog_recall_parts": "recall", "turnlog_recall": "recall", "turnlog_ended": "directory"}
+
+
+@pytest.mark.parametrize("table", [*SHARED, *ONE_ONLY])
+def test_check_names_it_and_rebuild_makes_it_anew(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    is_sqlite = isinstance(database, SqliteFile)
+    if table in ONE_ONLY and is_sqlite != (table == "turnlog_recall_parts"):
+        pytest.skip("there is no such table")
+    model = {**SHARED, **ONE_ONLY}[table]
+    with database.service() as sessions:
+        for name in ("erased", "purged", "parcel"):
+            sessions.create(name, metadata={"title": "heron"})
+            turn(sessions, name)
+        if (table, is_sqlite) != ("turnlog_sessions", True):  # with it goes what is known of erased ones
+            sessions.delete("erased")
+    assert turnlog("rebuild", "view") == 0
+    database.change(f"DROP TABLE {table}")
+    capsys.readouterr()
+    assert turnlog("check", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    (one,) = found["differences"]
+    dropped = database.named(table)
+    advice = "turnlog rebuild" if model == "erasures" else f"turnlog rebuild {model}"
+    assert (one["model"], one["detail"]) == (model, f"its table {dropped} is gone: run `{advice}`")
+    assert (found["log"]["sessions"], found["log"]["findings"]) == (3, [])
+    assert turnlog(*advice.split()[1:]) == 0
+    assert turnlog("check") == 0
+    with database.service() as sessions:
+        turn(sessions, "parcel", "a late heron")
+        assert sessions.search_events("parcel", EventQuery(keywords="late heron"))
+    assert turnlog("check") == 0
