@@ -150,8 +150,8 @@ class Ending(ServiceCore):
         completes. With `erase=False` the content stays in the store, hidden. A session whose events cannot
         all be read is deleted too; a legal hold counts as far as events that can be read, and the kinds of
         those that cannot, tell of it. Raises `LegalHoldError`, `ErasureUnsupportedError` when the session is
-        deleted but this store cannot erase, and `UnreadableEventError` when nothing of it can be read, or a
-        newer version wrote to it.
+        deleted but this store cannot erase, and `UnreadableEventError` when nothing of it can be read, or its
+        newest events are of a kind that this version does not know.
         """
         key, around = self._key(session_id, past_damage=True), merged_context(context)
 

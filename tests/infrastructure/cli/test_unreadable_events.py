@@ -24,7 +24,6 @@ READING: tuple[tuple[str, ...], ...] = (
     ("export", "s"),
     ("audit", "timeline", "s"),
     ("audit", "diff", "s", "1", "3"),
-    ("rebuild",),
 )
 
 
@@ -52,6 +51,13 @@ def test_a_damaged_event_is_named_and_is_bad_input(
     assert result.status == 5
     assert "The event at version 2 of" in result.err
     assert "turnlog audit verify" in result.err
+
+
+def test_a_rebuild_beside_a_damaged_event_names_it(turnlog: Turnlog, damage: Damage) -> None:
+    damage("state", "substr(state, 1, 20)")
+    result = turnlog("rebuild")
+    assert result.status == 1
+    assert "without the event at version 2 of s, which cannot be read" in result.err
 
 
 def test_a_report_of_a_damaged_event_is_not_written(turnlog: Turnlog, damage: Damage, tmp_path: Path) -> None:
