@@ -55,7 +55,7 @@ def test_a_session_whose_newest_event_cannot_be_read_is_deleted(database: Databa
         assert [row.session_id for row in sessions.list_sessions()] == ["alpha"]
         with pytest.raises(SessionNotFoundError):
             sessions.delete("beta")
-    assert _findings(database) == ([] if erase else _findings(database))
+    assert [version for _, version in _findings(database)] == ([] if erase else [3])
 
 
 def test_its_tombstone_is_linked_to_the_event_that_cannot_be_read(database: Database) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tests.projections.activity import turn
-from tests.projections.databases import Database, SqliteFile
+from tests.projections.databases import DATABASES, Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 
 from turnlog.domain.query import EventQuery
@@ -26,13 +26,19 @@ SHARED = {
 ONE_ONLY = {"turnlog_recall_parts": "recall", "turnlog_recall": "recall", "turnlog_ended": "directory"}
 
 
-@pytest.mark.parametrize("table", [*SHARED, *ONE_ONLY])
+CASES = [
+    *((database, table) for database in DATABASES for table in SHARED),
+    ("sqlite", "turnlog_recall_parts"),
+    ("postgres", "turnlog_recall"),
+    ("postgres", "turnlog_ended"),
+]
+
+
+@pytest.mark.parametrize(("database", "table"), CASES, indirect=["database"])
 def test_check_names_it_and_rebuild_makes_it_anew(
     database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], table: str
 ) -> None:
     is_sqlite = isinstance(database, SqliteFile)
-    if table in ONE_ONLY and is_sqlite != (table == "turnlog_recall_parts"):
-        pytest.skip("there is no such table")
     model = {**SHARED, **ONE_ONLY}[table]
     with database.service() as sessions:
         for name in ("erased", "purged", "parcel"):
