@@ -39,6 +39,8 @@ SCRIPTS = {
 }
 STRATEGY = WindowCompactionStrategy(CompactionWindow.token_budget(4_500))
 MILLION = 1_000_000
+WAIT = 0.0002
+"""Seconds, about what a flush takes where it is fast."""
 TRIGGER = TokenCountTrigger(9_000)
 """At about 110 tokens a message the view swings between 40 and 80 messages."""
 
@@ -86,15 +88,26 @@ def fill(sessions: SessionService, session_id: str, count: int) -> None:
         sessions.compact(session_id, TRIGGER, STRATEGY)
 
 
-def in_turns(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """The median seconds of each action, all of them run once per round."""
+def in_turns(
+    actions: Sequence[Callable[[], object]],
+    rounds: int,
+    before: Sequence[Callable[[], object]] = (),
+) -> list[float]:
+    """The median seconds of each action, all of them run once per round, each after what comes before it."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds):
-        for action, measured in zip(actions, times, strict=True):
+        for action, measured, prepare in zip(
+            actions, times, before or [_nothing] * len(actions), strict=True
+        ):
+            prepare()
             start = time.perf_counter()
             action()
             measured.append(time.perf_counter() - start)
     return [statistics.median(measured) for measured in times]
+
+
+def _nothing() -> None:
+    """What comes before an action that nothing comes before."""
 
 
 def cost_law(folder: Path, sizes: Sequence[int], rounds: int) -> Iterator[Row]:
@@ -151,6 +164,22 @@ def warm_view(folder: Path, rounds: int) -> Iterator[Row]:
 
 def durable_append(folder: Path, rounds: int) -> Iterator[Row]:
     """One append on disk against one row in one transaction of the bare module."""
+    with append_and_bare_row(folder) as (append, insert):
+        ours, floor = in_turns([append, insert], rounds)
+    yield Row("durable append : one bare row, on disk", microseconds(ours), ours / floor, 2.5)
+
+
+def behind_a_wait(folder: Path, rounds: int) -> Iterator[Row]:
+    """What a wait as long as a flush does to the call behind it, where nothing is flushed."""
+    with append_and_bare_row(folder) as actions:
+        for what, action in zip(("append", "one bare row"), actions, strict=True):
+            hot, cold = in_turns([action, action], rounds, before=[_nothing, lambda: time.sleep(WAIT)])
+            yield Row(f"{what} behind a wait : at once, tmpfs", microseconds(cold), cold / hot, None)
+
+
+@contextmanager
+def append_and_bare_row(folder: Path) -> Generator[tuple[Callable[[], object], Callable[[], object]]]:
+    """One append, and one row in one transaction of the bare module with the same durability."""
     sessions = service(folder, "durable.db")
     sessions.create("durable")
     bare = sqlite3.connect(folder / "bare.db", isolation_level=None)
@@ -163,9 +192,8 @@ def durable_append(folder: Path, rounds: int) -> Iterator[Row]:
         bare.execute("INSERT INTO rows (body) VALUES (?)", (body,))
         bare.execute("COMMIT")
 
-    ours, floor = in_turns([lambda: sessions.append_message("durable", MESSAGE), insert], rounds)
+    yield lambda: sessions.append_message("durable", MESSAGE), insert
     bare.close()
-    yield Row("durable append : one bare row, on disk", microseconds(ours), ours / floor, 2.5)
 
 
 class Counter(Aggregate):
@@ -274,6 +302,7 @@ def main() -> None:
             cost_law(fast, sizes, rounds),
             warm_view(fast, rounds),
             durable_append(disk, rounds),
+            behind_a_wait(fast, rounds),
             software_append(fast, rounds * 3),
             bytes_stored(fast, 2_000 if options.quick else 10_000),
             peak_memory(fast, sizes),

@@ -90,7 +90,7 @@ async def tables_of_files(
     kinds: Sequence[type[Peer]], sizes: Sequence[int], rounds: int, fast: Path, disk: Path
 ) -> tuple[Table, Table]:
     """On tmpfs and on disk; the files are filled on tmpfs and copied."""
-    places = [(kind, f"{kind.__name__}-{size}", size) for kind, size in pairs(kinds, sizes)]
+    places = [(kind, f"{kind.__name__}-{size}", size) for size in sizes for kind in kinds]
     for kind, name, size in places:
         (fast / name).mkdir()
         await fill(kind, str(fast / name), size)
@@ -100,11 +100,6 @@ async def tables_of_files(
         for parent in (fast, disk)
     ]
     return found[0], found[1]
-
-
-def pairs(kinds: Sequence[type[Peer]], sizes: Sequence[int]) -> list[tuple[type[Peer], int]]:
-    """Every library at every size that it is measured at."""
-    return [(kind, size) for size in sizes for kind in kinds if size <= kind.largest]
 
 
 def print_table(title: str, kinds: Sequence[type[Peer]], sizes: Sequence[int], table: Table) -> None:
@@ -121,9 +116,7 @@ def print_table(title: str, kinds: Sequence[type[Peer]], sizes: Sequence[int], t
 
 def _cell(kind: type[Peer], size: int, operation: str, table: Table) -> str:
     times = table.get((kind.name, size, operation))
-    if times is not None:
-        return microseconds(times.seconds)
-    return kind.without.get(operation, "not measured")
+    return kind.without[operation] if times is None else microseconds(times.seconds)
 
 
 def print_ratios(title: str, rows: Sequence[Row]) -> None:

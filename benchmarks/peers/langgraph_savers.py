@@ -20,7 +20,6 @@ class LangGraphThread(Peer):
     """A thread on SQLite."""
 
     name = "LangGraph"
-    largest = 10_000  # a checkpoint of 100,000 messages has 65 MB: an append took three seconds
     distributions: ClassVar[tuple[str, ...]] = ("langgraph", "langgraph-checkpoint-sqlite")
     without: ClassVar[dict[str, str]] = {
         "compact": "loses the log",

@@ -35,9 +35,6 @@ class Peer(ABC):
     distributions: ClassVar[tuple[str, ...]] = ()
     """What must be installed."""
 
-    largest: ClassVar[int] = 100_000
-    """Messages up to which it is measured."""
-
     without: ClassVar[dict[str, str]] = {}
     """By operation that there is none of, why."""
 
