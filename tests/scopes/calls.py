@@ -100,6 +100,7 @@ ON_A_SESSION: Mapping[str, Sequence[Call]] = {
         lambda s: s.redact(SID, 1, reason="asked", by="eve"),
         lambda s: s.redact(SID, "u9", reason="asked", by="eve"),
     ],
+    "rest_of_turn": [lambda s: s.rest_of_turn(SID, "u1"), lambda s: s.rest_of_turn(SID, "u9")],
     "release": [lambda s: s.release(SID, by="eve"), lambda s: s.release(SID, 3, by="eve")],
     "restore_boundary": [
         lambda s: s.restore_boundary(SID, "c1", CompactionBoundary(preserved=("u2",))),

@@ -185,6 +185,7 @@ class AsyncSessionService:
     awaits = _in_thread(SessionService.awaits)
     awaited_calls = _in_thread(SessionService.awaited_calls)
     events_by_id = _in_thread(SessionService.events_by_id)
+    rest_of_turn = _in_thread(SessionService.rest_of_turn)
 
     @property
     def namespace(self) -> str:

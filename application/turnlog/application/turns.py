@@ -22,7 +22,7 @@ from turnlog.domain.errors import (
 )
 from turnlog.domain.ids import own_event_id
 from turnlog.domain.log import NewEvent, SessionEvent
-from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.domain.messages import Message, Role, ToolCallPart
 from turnlog.domain.session import Session
 from turnlog.domain.state import AwaitedCall, SessionState
 from turnlog.domain.view import View
@@ -176,6 +176,31 @@ class Turns(ServiceCore):
             self._streams.entry_at(key.aggregate_id, session_id, version) for version in versions.values()
         )
         return {entry.id: entry for entry in entries if entry is not None}
+
+    def rest_of_turn(
+        self, session_id: str, event_id: str, *, at_version: int | None = None
+    ) -> tuple[tuple[SessionEvent, ...], bool]:
+        """What was said behind this message on its branch, up to the next message of a user, and whether
+        there is none of a user yet. System messages and summaries are left out, covered ones are not.
+
+        Raises `UnknownEventError`.
+        """
+        key = self._key(session_id)
+        state = self._writer.current(key)
+        version = self._locate(key, event_id)
+        first = None if version is None else self._streams.entry_at(key.aggregate_id, session_id, version)
+        if first is None:
+            raise UnknownEventError(session_id, event_id)
+        found: list[SessionEvent] = []
+        upto = state.version if at_version is None else at_version
+        for entry in self._streams.entries(key.aggregate_id, session_id, after=first.version, upto=upto):
+            if entry.message is None or entry.branch != first.branch or entry.synthetic:
+                continue
+            if entry.role is Role.USER:
+                return tuple(found), False
+            if entry.role is not Role.SYSTEM:
+                found.append(entry)
+        return tuple(found), True
 
     def _version_of_call(self, key: SessionKey, call: CallReference | None) -> int:
         if call is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from turnlog.application.chat.errors import NothingToResumeError
 from turnlog.application.chat.model import FinishReason
@@ -23,7 +22,6 @@ from turnlog.application.chat.turn import (
     ToolCallStarted,
 )
 from turnlog.application.chat.usage import Usage
-from turnlog.application.service import SessionService
 from turnlog.application.turns import CallReference, TurnStep, call_name
 from turnlog.domain.errors import (
     CallNotAwaitedError,
@@ -80,26 +78,33 @@ class Resuming(ToolRounds):
         if begins is None:
             raise NothingToResumeError(self.session_id)
         turn = [one for one in own[begins:] if one.role is not Role.SYSTEM]
-        for event in turn:
-            assert event.message is not None  # noqa: S101 - the view holds messages
-            self._note(Entry(event.message), event)
-        answer = next((one for one in reversed(turn) if one.role is Role.ASSISTANT), None)
-        if answer is None or answer.message is None:
-            return []
+        return (yield from self._went_on(turn, None, view.version))
+
+    def _went_on(
+        self, turn: Sequence[SessionEvent], answer: Entry | None, version: int, *, is_newest: bool = True
+    ) -> Steps[list[Entry] | None]:
+        """What is missing behind these messages of a turn, which are stored; nothing (None) when somebody has
+        said something else meanwhile. The answer is the one before them, which has its results."""
         so_far = self._so_far
-        so_far.finish_reason = _finish_reason(answer.message)
-        if not answer.tool_calls or so_far.finish_reason in CUT:
+        missing: list[tuple[int, ToolCallPart]] = []
+        for event in turn:
+            assert event.message is not None  # noqa: S101 - these are messages
+            entry = Entry(event.message, so_far.place)
+            self._note(entry, event)
+            answered = {response.id for response in event.message.tool_responses}
+            missing = [(place, call) for place, call in missing if call.id not in answered]
+            if event.role is Role.ASSISTANT:
+                answer, missing = entry, self._noted_answer(event.message)
+        if answer is None:
+            return []
+        if not is_newest or not answer.message.tool_calls or so_far.finish_reason in CUT:
             so_far.is_repeat = True
             return None
-        so_far.rounds = sum(bool(one.tool_calls) for one in turn)
-        answered = {one.id for event in turn if event.message for one in event.message.tool_responses}
-        unanswered = [one for one in enumerate(answer.tool_calls) if one[1].id not in answered]
-        for _, call in unanswered:
-            if call.awaiting:
-                yield from self._note_if_open(CallReference.of(answer.id, call))
-        missing = [one for one in unanswered if not one[1].awaiting]
-        entry = Entry(answer.message, event=answer)
-        return (yield from self._made_up_for(entry, answer.message, missing, view.version))
+        for call in answer.message.tool_calls:
+            if call.awaiting and answer.event is not None:
+                yield from self._note_if_open(CallReference.of(answer.event.id, call))
+        missing = [(place, call) for place, call in missing if not call.awaiting]
+        return (yield from self._made_up_for(answer, missing, version))
 
     def _resumed_behind(
         self, event: SessionEvent, message: Message, version: int
@@ -108,11 +113,7 @@ class Resuming(ToolRounds):
         so_far = self._so_far
         answer = Entry(message, so_far.place)
         self._note(answer, event)
-        so_far.finish_reason = _finish_reason(message)
-        so_far.usages += [usage] if (usage := Usage.of(message)) else []
-        calls = list(enumerate(message.tool_calls))
-        so_far.rounds += bool(calls)
-        so_far.place += 1 + len(calls)
+        calls = self._noted_answer(message)
         if not calls or so_far.finish_reason in CUT:
             so_far.is_repeat = True
             return None
@@ -121,28 +122,45 @@ class Resuming(ToolRounds):
             found = results[place]
             if found.message is not None:
                 self._note(Entry(found.message, place), found)
-        missing = [(place, call) for place, call in calls if answer.place + 1 + place not in results]
-        for place, call in list(missing):
-            if call.awaiting and self._needs_approval(call):
-                missing.remove((place, call))
-                yield from self._note_if_open(CallReference.of(event.id, call))
-        return (yield from self._made_up_for(answer, message, missing, version))
+        missing: list[tuple[int, ToolCallPart]] = []
+        for place, call in calls:
+            has_result = answer.place + 1 + place in results
+            reference = CallReference.of(event.id, call)
+            is_open = call.awaiting and (yield from self._is_open(reference))
+            if is_open and (has_result or self._needs_approval(call)):
+                so_far.awaiting.append(reference)
+            elif not has_result and (is_open or not call.awaiting):  # nobody knows whether it was made
+                missing.append((place, call))
+        if missing or so_far.awaiting or not _awaited(message):
+            return (yield from self._made_up_for(answer, missing, version))
+        rest, is_newest = yield Do(lambda s: s.rest_of_turn(self.session_id, event.id, at_version=version))
+        noted = {entry.event.version for entry in so_far.entries if entry.event}
+        rest = [one for one in rest if one.version not in noted]
+        return (yield from self._went_on(rest, answer, version, is_newest=is_newest))
+
+    def _noted_answer(self, message: Message) -> list[tuple[int, ToolCallPart]]:
+        """Count a stored answer in; returns its calls with their places."""
+        so_far = self._so_far
+        so_far.finish_reason = _finish_reason(message)
+        so_far.usages += [usage] if (usage := Usage.of(message)) else []
+        so_far.rounds += bool(message.tool_calls)
+        so_far.place += 1 + len(message.tool_calls)
+        return list(enumerate(message.tool_calls))
 
     def _made_up_for(
-        self, answer: Entry, message: Message, missing: Sequence[tuple[int, ToolCallPart]], version: int
+        self, answer: Entry, missing: Sequence[tuple[int, ToolCallPart]], version: int
     ) -> Steps[list[Entry] | None]:
         """Make the calls of a stored answer that have no result, then go on unless one is awaited."""
         so_far = self._so_far
-        if missing:
+        if so_far.awaiting and not missing:
+            so_far.is_repeat = True
+            return None
+        if missing or _awaited(answer.message):
             try:
                 yield from self._write((), expected=version)
             except (TurnInProgressError, VersionConflictError):
-                raise OvertakenError from None  # the results may be there by now
-            return (yield from self._use_tools(answer, missing))
-        if any(call.awaiting for call in message.tool_calls):
-            so_far.is_repeat = True
-            return None
-        return []
+                raise OvertakenError from None  # what is missing may be there by now
+        return (yield from self._use_tools(answer, missing)) if missing else []
 
     def _settled(self, reference: CallReference) -> Steps[list[Entry] | None]:
         """An awaited call gets its result, or is given up; the turn goes on when it was the last one open."""
@@ -161,7 +179,7 @@ class Resuming(ToolRounds):
         so_far.newest = view.version
         went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
         if opening.runs or opening.result is not None:
-            is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
+            is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
                 return []  # the result came in before, and then the turn broke off
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
@@ -182,8 +200,7 @@ class Resuming(ToolRounds):
         self, event: SessionEvent, call: ToolCallPart, reference: CallReference
     ) -> Steps[list[Entry]]:
         yield from self._begun()
-        is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
-        if not is_open:
+        if not (yield from self._is_open(reference)):
             raise CallNotAwaitedError(reference.event_id, reference.call_id)
         place = next(place for place, one in enumerate(event.tool_calls) if one is call)
         yield Tell(ToolCallStarted(call))
@@ -202,13 +219,17 @@ class Resuming(ToolRounds):
                 return
 
     def _note_if_open(self, reference: CallReference) -> Steps[None]:
-        is_open: bool = yield Do(partial(_awaits, self.session_id, reference))
-        if is_open:
+        if (yield from self._is_open(reference)):
             self._so_far.awaiting.append(reference)
 
+    def _is_open(self, reference: CallReference) -> Steps[bool]:
+        is_open: bool = yield Do(lambda s: s.awaits(self.session_id, reference))
+        return is_open
 
-def _awaits(session_id: str, reference: CallReference, sessions: SessionService) -> bool:
-    return sessions.awaits(session_id, reference)
+
+def _awaited(message: Message) -> bool:
+    """Whether a call of the answer was open when it was stored."""
+    return any(call.awaiting for call in message.tool_calls)
 
 
 def _is_answered(told: Sequence[SessionEvent], event: SessionEvent, call: ToolCallPart) -> bool:
