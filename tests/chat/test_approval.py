@@ -15,6 +15,7 @@ from tests.support.scripted_chat import ScriptedModel, calls
 from turnlog.application import SessionService
 from turnlog.application.chat import (
     Awaiting,
+    ChatReply,
     FinishReason,
     MessageTooLargeError,
     ModelUnavailableError,
@@ -410,3 +411,28 @@ def test_who_settled_a_call_is_somebody(sessions: SessionService, by: Any) -> No
     _, call = asked(sessions)
     with pytest.raises(InvalidSettingError, match="by='ada'"):
         later(sessions)[0].approve(SID, call.event_id, call.call_id, by=by)
+
+
+@pytest.mark.parametrize("call_id", [None, "", "c1"])
+def test_calls_without_ids_of_their_own_are_settled_one_by_one(
+    sessions: SessionService, call_id: str | None
+) -> None:
+    parts = [
+        {"type": "tool_call", "id": call_id, "name": "pay", "arguments": f'{{"amount": {n}}}'} for n in (5, 7)
+    ]
+    asks = ChatReply(Message.assistant(parts), FinishReason.TOOL_CALL)
+    turn, first = asked(sessions, asks)
+    second = turn.awaiting[1]
+    assert turn.awaiting == sessions.awaited_calls(SID)
+    chat, model = later(sessions)
+
+    chat.approve(SID, second.event_id, second.call_id)
+    chat.deny(SID, first.event_id, first.call_id)
+
+    given = [one for event in messages(sessions) if event.message for one in event.message.tool_responses]
+    assert [(one.id, one.response) for one in given] == [
+        (second.call_id, "paid 7"),
+        (first.call_id, "The call was denied and not made."),
+    ]
+    assert len(model.asked) == 1
+    assert sessions.awaited_calls(SID) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 from turnlog.application.chat.errors import (
@@ -24,7 +25,7 @@ from turnlog.application.chat.turn import (
     ToolCallStarted,
 )
 from turnlog.application.turns import CallReference, TurnStep
-from turnlog.domain.messages import Message, ToolCallPart
+from turnlog.domain.messages import AnyPart, Message, ToolCallPart
 
 
 class ToolRounds(Requesting):
@@ -57,16 +58,20 @@ class ToolRounds(Requesting):
         return answer, runs
 
     def _marked(self, message: Message) -> Message:
-        """The answer with those of its calls marked as awaiting whose results may come later."""
-        calls = message.tool_calls
-        if not any(self._may_wait(call) for call in calls):
+        """The answer with those of its calls marked as awaiting whose results may come later.
+
+        They are settled by their ids, so one that has none of its own gets one.
+        """
+        ids = [call.id for call in message.tool_calls]
+        if not any(self._may_wait(call) for call in message.tool_calls):
             return message
-        parts = (
-            part.model_copy(update={"awaiting": True})
-            if isinstance(part, ToolCallPart) and self._may_wait(part)
-            else part
-            for part in message.parts
-        )
+        parts: list[AnyPart] = []
+        for part in message.parts:
+            if isinstance(part, ToolCallPart) and self._may_wait(part):
+                own_id = part.id if part.id and ids.count(part.id) == 1 else f"call_{secrets.token_hex(6)}"
+                parts.append(part.model_copy(update={"awaiting": True, "id": own_id}))
+            else:
+                parts.append(part)
         return message.model_copy(update={"parts": tuple(parts)})
 
     def _may_wait(self, call: ToolCallPart) -> bool:
