@@ -89,6 +89,32 @@ def test_what_a_view_holds_cannot_be_changed_in_place() -> None:
         assert sessions.view("s").messages[0].metadata == {"cost": [1]}
 
 
+@pytest.mark.parametrize("context", [{"actor": "ada"}, {}], ids=["some", "none"])
+def test_the_context_of_an_event_cannot_be_changed_in_place(context: dict[str, str]) -> None:
+    with SessionService() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.user("x"), context=context)
+        sessions.append_event("s", "A.B", {}, context=context)
+        for event in cast("list[Any]", sessions.get_events("s")):
+            with pytest.raises(TypeError, match="read-only"):
+                event.context["actor"] = "eve"
+            own = deepcopy(event.context)
+            own["actor"] = "eve"
+        assert [event.context for event in sessions.get_events("s")] == [context, context]
+
+
+def test_an_abandoned_call_cannot_be_changed_in_place() -> None:
+    with SessionService() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.user("x"))
+        call = Message.assistant([ToolCallPart(id="c", name="ask", awaiting=True)])
+        asked = sessions.append_message("s", call)
+        sessions.abandon("s", asked.id, "c")
+        abandoned: Any = sessions.get_events("s")[-1]
+        with pytest.raises(TypeError, match="read-only"):
+            abandoned.payload["call_id"] = "d"
+
+
 def test_errors_come_through_pickle_as_they_were() -> None:
     error = VersionConflictError("s", 3, 4)
     back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

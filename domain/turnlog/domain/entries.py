@@ -17,7 +17,7 @@ from turnlog.domain.events import (
     MessageAppended,
     StreamEvent,
 )
-from turnlog.domain.frozen import freeze, frozen
+from turnlog.domain.frozen import FrozenDict, freeze, frozen
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import CompactionBoundary, EventType, RedactionMark, SessionEvent
 from turnlog.domain.messages import Message
@@ -25,6 +25,8 @@ from turnlog.domain.redaction import placeholder
 
 _message: Callable[[object], Message] = TypeAdapter(Message).validator.validate_python
 """`Message.model_validate`, without its look at arguments that are not given."""
+
+_NO_CONTEXT: dict[str, str] = FrozenDict()
 
 
 def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
@@ -57,7 +59,7 @@ def entry_of(event: StreamEvent, session_id: str) -> SessionEvent | None:
         return _entry(event, session_id, EventType.COMPACTION, branch=event.branch, boundary=boundary)
     if isinstance(event, CallAbandoned):
         payload = {"event_id": event.call_event_id, "call_id": event.call_id}
-        return _entry(event, session_id, EventType.CALL_ABANDONED, payload=payload)
+        return _entry(event, session_id, EventType.CALL_ABANDONED, payload=frozen(payload))
     if isinstance(event, ContentRedacted):
         about = {
             "event_id": event.redacted_id,
@@ -80,7 +82,6 @@ def message_entry(stored: Mapping[str, Any], version: int, session_id: str) -> S
     if known("commitment") is not None:
         mark = None if text is None else _mark(text)
         content = placeholder(stored["role"], content.get("form", ()), mark.reason if mark else None)
-    context = known("context")
     return SessionEvent.read(
         id=stored["event_id"],
         type=EventType.MESSAGE,
@@ -90,7 +91,7 @@ def message_entry(stored: Mapping[str, Any], version: int, session_id: str) -> S
         branch=known("branch"),
         synthetic=bool(known("synthetic")),
         message=freeze(_message({"role": stored["role"], **content})),
-        context=from_json_text(context) if context else {},
+        context=_context(known("context")),
         occurred_at=_time(known("occurred_at")),
         redacted=mark,
     )
@@ -125,8 +126,12 @@ def _entry(
 
 
 def context_of(event: StreamEvent) -> dict[str, str]:
-    """What is known of the circumstances of an event: who caused it, and by what."""
-    return cast("dict[str, str]", from_json_text(event.context)) if event.context else {}
+    """What is known of the circumstances of an event: who caused it, and by what. It is read-only."""
+    return _context(event.context)
+
+
+def _context(text: str | None) -> dict[str, str]:
+    return FrozenDict(cast("dict[str, str]", from_json_text(text))) if text else _NO_CONTEXT
 
 
 def _time(text: str | None) -> datetime | None:
