@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import psycopg_pool
 import pytest
+from eventsourcing.postgres import PostgresApplicationRecorder
 from tests.postgres.conftest import datastore_of, service_on
 from tests.projections.databases import PLAIN_POSTGRES
 from tests.support.cutting_proxy import CuttingProxy
@@ -177,6 +178,21 @@ def test_a_worker_of_the_pool_that_finds_it_unused_can_close_it(env: Mapping[str
         assert done.wait(60)
         assert said == []
         assert poll(lambda: pool.closed, timeout=60)
+
+
+def test_a_pool_that_is_replaced_is_closed_and_who_has_a_connection_of_it_may_finish(
+    env: Mapping[str, str],
+) -> None:
+    with Sessions(env={**env, "APPLICATION_RECORDER_TOPIC": PLAIN_POSTGRES}) as app:
+        recorder = app.recorder
+        assert isinstance(recorder, PostgresApplicationRecorder)
+        before = recorder.datastore.pool
+        with recorder.datastore.get_connection() as own:
+            PostgresReadModels(app).lost()
+            assert recorder.datastore.pool is not before
+            assert before.closed
+            assert own.execute("SELECT 1 AS one").fetchall() == [{"one": 1}]
+        assert own.closed
 
 
 def test_a_closed_service_says_so(env: Mapping[str, str]) -> None:

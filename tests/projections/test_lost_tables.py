@@ -9,6 +9,8 @@ from tests.projections.activity import turn
 from tests.projections.databases import DATABASES, Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 
+from turnlog.domain.errors import StorageError
+from turnlog.domain.messages import Message
 from turnlog.domain.query import EventQuery
 
 __all__ = ["turnlog"]
@@ -62,3 +64,34 @@ def test_check_names_it_and_rebuild_makes_it_anew(
         turn(sessions, "parcel", "a late heron")
         assert sessions.search_events("parcel", EventQuery(keywords="late heron"))
     assert turnlog("check") == 0
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+@pytest.mark.parametrize("table", ["turnlog_recall", "turnlog_recall_mark"])
+def test_a_writer_that_cannot_index_says_what_searches_miss(
+    database: Database, caplog: pytest.LogCaptureFixture, table: str
+) -> None:
+    with database.service() as sessions:
+        sessions.create("parcel")
+        database.change(f"DROP TABLE {table}")
+        sessions.append_events("parcel", [Message.user("heron")] * 16)
+        assert [record.getMessage() for record in caplog.records] == [
+            "Messages could not be indexed, and searches miss a table, which `turnlog rebuild recall` makes "
+            "anew: ProgrammingError"
+        ]
+        with pytest.raises(StorageError, match=database.named(table)):
+            sessions.search_events("parcel", EventQuery(keywords="heron"))
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_a_writer_that_cannot_index_for_another_reason_says_that_searches_read(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with database.service() as sessions:
+        sessions.create("parcel")
+        database.change("ALTER TABLE turnlog_recall ADD CHECK (false) NOT VALID")
+        sessions.append_events("parcel", [Message.user("heron")] * 16)
+        assert [record.getMessage() for record in caplog.records] == [
+            "Messages could not be indexed, searches read them: IntegrityError"
+        ]
+        assert len(sessions.search_events("parcel", EventQuery(keywords="heron"))) == 16

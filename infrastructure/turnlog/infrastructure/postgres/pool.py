@@ -109,7 +109,10 @@ def one_line(error: Exception) -> str:
 
 
 def bound(datastore: PostgresDatastore) -> None:
-    """Let the datastore take its connections from such a pool from now on."""
+    """Let the datastore take its connections from such a pool from now on.
+
+    Whoever has one of the pool before it may finish.
+    """
     pool = datastore.pool
     if type(pool) is not ConnectionPool:
         return
@@ -133,6 +136,7 @@ def bound(datastore: PostgresDatastore) -> None:
         max_lifetime=pool.max_lifetime,
         reconnect_timeout=pool.timeout,  # else the next try may be far off when the server is back
     )
+    pool.close()  # its threads would go on
 
 
 def _configured(configure: Callable[[Connection[Any]], None]) -> Callable[[Connection[Any]], None]:

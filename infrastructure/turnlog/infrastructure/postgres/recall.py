@@ -17,6 +17,7 @@ from uuid import UUID
 from eventsourcing.persistence import Mapper, StoredEvent
 from eventsourcing.postgres import PostgresDatastore
 from psycopg import Cursor
+from psycopg.errors import UndefinedTable
 from psycopg.rows import DictRow
 
 from turnlog.application.recall import OTHER_TOPICS, message_text
@@ -127,7 +128,7 @@ class PostgresRecallIndex:
             try:
                 self.catch_up(aggregate_id)
             except Exception as error:
-                _logger.warning("Messages could not be indexed, searches read them: %s", type(error).__name__)
+                _logger.warning("Messages could not be indexed, %s: %s", _then(error), type(error).__name__)
 
     def catch_up(self, aggregate_id: UUID) -> bool:
         """Index the blocks of the session that are complete, unless somebody else is at it.
@@ -284,6 +285,13 @@ class PostgresRecallIndex:
 def narrows(query: EventQuery) -> bool:
     """Whether the index can say anything about this query."""
     return _alternatives(query) is not None
+
+
+def _then(error: Exception) -> str:
+    """What becomes of searches where messages could not be indexed."""
+    if isinstance(error.__cause__, UndefinedTable):
+        return "and searches miss a table, which `turnlog rebuild recall` makes anew"
+    return "searches read them"
 
 
 def _alternatives(query: EventQuery) -> list[set[str]] | None:
