@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime, timedelta, timezone
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -441,6 +443,48 @@ def test_the_help_says_what_each_command_does_in_one_line(turnlog: Turnlog, comm
 
     assert row is not None
     assert not row[1].startswith("│  "), "the description is continued"
+
+
+def descriptions() -> dict[str, str]:
+    """What each command says of itself."""
+    groups = [("", app), *((f"{one.name} ", one.typer_instance) for one in app.registered_groups)]
+    return {
+        f"{group}{command.name}": cleandoc((command.callback and command.callback.__doc__) or "")
+        for group, typer in groups
+        if typer
+        for command in typer.registered_commands
+    }
+
+
+@pytest.mark.parametrize("command", ["", "audit", *descriptions()])
+def test_the_help_fits_into_80_columns_with_the_lines_of_the_description_as_they_are(
+    turnlog: Turnlog, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = turnlog(*command.split(), "--help").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    _, *more = descriptions().get(command, "").split("\n\n")
+    assert [line for text in more for line in text.splitlines() if f" {line}".ljust(80) not in lines] == []
+
+
+@pytest.mark.parametrize("command", ["", "check", "audit", "audit export"])
+def test_the_help_shows_no_type_of_an_option_without_a_value(turnlog: Turnlog, command: str) -> None:
+    assert "<bool>" not in turnlog(*command.split(), "--help").out
+
+
+EXAMPLES = re.findall(r"Example: turnlog (.*)", "\n".join(descriptions().values()))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_example_of_a_help_can_be_typed(
+    turnlog: Turnlog, imported: str, database: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
+    database.with_name("shop.db").write_bytes(database.read_bytes())
+    monkeypatch.chdir(database.parent)
+    expected = Status.UNREACHABLE if example.startswith("chat") else Status.DONE
+    assert turnlog(*shlex.split(example.replace("0192f3c4", imported))).status == expected
 
 
 def test_the_reference_names_every_command_option_and_status(turnlog: Turnlog) -> None:

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from turnlog.infrastructure.cli.commands import (
@@ -22,11 +23,23 @@ from turnlog.infrastructure.cli.commands import (
     talking,
     writing,
 )
-from turnlog.infrastructure.cli.options import Database, Json
+from turnlog.infrastructure.cli.options import Database, Json, without_types_of_flags
 from turnlog.infrastructure.cli.settings import Status
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types_of_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types_of_flags(super().get_params(ctx))
+
 
 app = typer.Typer(
     name="turnlog",
+    cls=_Group,
     help="Conversations with language models: kept, compacted, replayed.",
     epilog="Exit status: 0 done, 1 nothing found or nothing to do, 2 usage, 3 not found, "
     "4 conflict or locked, 5 bad input, 6 model or network, 130 interrupted.",
@@ -77,15 +90,16 @@ _OF_PYDANTIC: Final = "Value error, "
 
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
-        app.command(_command.__name__.rstrip("_"), rich_help_panel=_group)(_command)
+        app.command(_command.__name__.rstrip("_"), cls=_Command, rich_help_panel=_group)(_command)
 
 _audit = typer.Typer(
+    cls=_Group,
     help="What a model was told, when, why, and whether the log can be relied on.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
 for _command in _AUDIT:
-    _audit.command(_command.__name__)(_command)
+    _audit.command(_command.__name__, cls=_Command)(_command)
 app.add_typer(_audit, name="audit", rich_help_panel="Audit")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperOption
 
 from turnlog.infrastructure.cli.settings import Settings
 
@@ -57,6 +59,15 @@ class RoleName(StrEnum):
     TOOL = "tool"
 
 
+def without_types_of_flags(parameters: Iterable[Any]) -> list[Any]:
+    """The parameters of a command; of options that take no value the help then shows no type."""
+    found = list(parameters)
+    for one in found:
+        if isinstance(one, TyperOption) and one.is_flag:
+            one.metavar = ""
+    return found
+
+
 def file_path(given: str) -> Path:
     """The file of this name. An empty name, which `Path` takes for the current folder, is refused."""
     if not given:
@@ -80,7 +91,7 @@ SessionId = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists; never the database.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many at most.")]
 Principal = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Only sessions of this principal.", show_default=False),
@@ -100,7 +111,9 @@ ModelName = Annotated[
 BaseUrl = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="The server (default: the variable that the API has).", show_default=False
+        metavar="URL",
+        help="The server (default: OPENAI_BASE_URL, ANTHROPIC_BASE_URL or OLLAMA_HOST).",
+        show_default=False,
     ),
 ]
 ModelOptions = Annotated[

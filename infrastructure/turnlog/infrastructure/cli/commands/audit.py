@@ -75,7 +75,7 @@ def explain(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Say why a message is in the view, or why it is not, and who carries it on."""
+    """Say why a message is in the view, or why it is not, and what carries it on."""
     from turnlog.infrastructure.cli.auditing import show_explanation
 
     return show_explanation(settings_of(context, db, as_json), session, event, at)

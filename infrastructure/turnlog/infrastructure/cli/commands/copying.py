@@ -46,13 +46,19 @@ def erasures(
     since: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="Deleted then or later; without offset it is UTC.", show_default=False
+            metavar="TIME",
+            help="Deleted then or later, as 2027-01-31 (without offset it is UTC).",
+            show_default=False,
         ),
     ],
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """List what a restore brought back and must be deleted again."""
+    """List what a restore brought back and must be deleted again.
+
+    It reads the file that the environment variable TURNLOG_ERASURES_FILE names,
+    in which deletions and redactions were remembered while it was set.
+    """
     from turnlog.infrastructure.cli.copying import show_erasures
 
     return show_erasures(settings_of(context, db, as_json), since)

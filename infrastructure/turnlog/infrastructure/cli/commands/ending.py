@@ -16,12 +16,20 @@ def extend(
     session: SessionId,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Until then; without offset it is UTC.", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="Until then, as 2027-01-31T12:00 (without offset it is UTC).",
+            show_default=False,
+        ),
     ] = None,
     days: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_MAX_DAYS, metavar="N", help="N days later than planned.", show_default=False
+            min=1,
+            max=_MAX_DAYS,
+            metavar="N",
+            help="N days later than planned, or from now if that has passed.",
+            show_default=False,
         ),
     ] = None,
     never: Annotated[bool, typer.Option("--never", help="It never expires.")] = False,
@@ -76,11 +84,18 @@ def release(
 def delete(
     context: typer.Context,
     session: SessionId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Really delete it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without it nothing is deleted.")] = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Delete a session and erase it; its id is not used again."""
+    """Delete a session and erase it; its id is not used again.
+
+    Status 4: it is gone for every reader, but another connection keeps old
+    copies of its content in the database until `turnlog sweep` (or, nothing
+    was deleted, because a legal hold is on).
+
+    Example: turnlog delete 0192f3c4 --yes
+    """
     from turnlog.infrastructure.cli.ending import delete_session
 
     return delete_session(settings_of(context, db, as_json), session, confirmed=yes)
@@ -104,11 +119,17 @@ def redact(
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Redact summaries and prompts that may carry it on, too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Really remove it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without it nothing is removed.")] = False,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Remove the content of one event for good; a marker stays."""
+    """Remove the content of one event for good; a marker stays.
+
+    It is named by its version, as `turnlog log` shows it, or by its id. What
+    may carry the content on (summaries, prompts, metadata) is printed.
+
+    Example: turnlog redact @last --version 3 --reason privacy --by ada --yes
+    """
     from turnlog.infrastructure.cli.redacting import redact_event
 
     settings = settings_of(context, db, as_json)
@@ -132,13 +153,17 @@ def sweep(
             min=0,
             max=_MAX_DAYS,
             metavar="DAYS",
-            help="Remove what stands for the events of sessions deleted so long ago.",
+            help="Remove what is left of the events of sessions that were deleted longer ago.",
         ),
     ] = 30,
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Delete expired sessions, complete erasures, clear away old ones."""
+    """Delete expired sessions, complete erasures, clear away old ones.
+
+    Status 4: an erasure is still pending, because another connection reads an
+    older state of the database; the next sweep completes it.
+    """
     from turnlog.infrastructure.cli.ending import sweep_sessions
 
     return sweep_sessions(settings_of(context, db, as_json), purge_days=purge)

@@ -79,9 +79,7 @@ def search(
     context: typer.Context,
     query: Annotated[
         list[str],
-        typer.Argument(
-            metavar="QUERY...", help="Words or phrases; case does not matter.", show_default=False
-        ),
+        typer.Argument(metavar="QUERY", help="Words or phrases; case does not matter.", show_default=False),
     ],
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Only in this session.", show_default=False)

@@ -25,7 +25,7 @@ def chat(
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="A session to go on with, or the id of a new one.", show_default=False
+            metavar="ID", help="A session to go on with, or the id of a new one.", show_default=False
         ),
     ] = None,
     message: Annotated[
@@ -66,7 +66,13 @@ def chat(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Talk to a model; every message is stored as it happens."""
+    """Talk to a model; every message is stored as it happens.
+
+    On a terminal Ctrl-C stops an answer and Ctrl-D ends the chat. The key is
+    read from OPENAI_API_KEY or ANTHROPIC_API_KEY.
+
+    Example: turnlog chat --model gpt-5-mini -m "Where is my parcel?"
+    """
     from turnlog.infrastructure.cli.asking import Asked
     from turnlog.infrastructure.cli.talking import Talk, talk
 

@@ -29,18 +29,28 @@ def import_(
         list[Path],
         typer.Argument(
             parser=file_path,
-            metavar="FILE...",
+            metavar="FILE",
             help="JSON or JSONL files, or evidence bundles.",
             show_default=False,
         ),
     ],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="Do not guess the format.", show_default=False),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Do not guess the format: turnlog, claude_code, tau2, openai_chat or anthropic_messages.",
+            show_default=False,
+        ),
     ] = None,
     max_size: Annotated[
         int | None,
-        typer.Option("--max-size", min=1, metavar="BYTES", help="The largest JSON document or line."),
+        typer.Option(
+            "--max-size",
+            min=1,
+            metavar="BYTES",
+            help="The largest JSON document or line that is read (default: 256 MiB).",
+        ),
     ] = None,
     db: Database = None,
     as_json: Json = False,
@@ -105,7 +115,15 @@ def compact(
     db: Database = None,
     as_json: Json = False,
 ) -> int:
-    """Reduce the view to its newest turns; the log keeps everything."""
+    """Reduce the view to its newest turns; the log keeps everything.
+
+    What leaves the view is still found by `log` and `search`, and an earlier
+    view by `view --at`. `turnlog strategies` says what each strategy keeps.
+
+    Status 1: there was nothing to do, and the view is as it was.
+
+    Example: turnlog compact @last --last-turns 5 --summarizer extractive
+    """
     from turnlog.infrastructure.cli.asking import Asked
     from turnlog.infrastructure.cli.writing import compact_session
 
