@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -33,23 +32,19 @@ def test_the_python_blocks_run_one_after_the_other(openai_server: str, tmp_path:
     assert (run.returncode, run.stdout) == (0, "I was told 1 messages.\n"), run.stderr
 
 
-def test_the_console_blocks_run_one_after_the_other(tmp_path: Path) -> None:
-    question = {"role": "user", "content": "Where is my parcel?"}
-    answer = {"role": "assistant", "content": "In Lund."}
-    chat = {"messages": [question, answer] * 4}
-    (tmp_path / "conversations.jsonl").write_text(json.dumps(chat) + "\n", encoding="utf-8")
-    commands = re.findall(r"^\$ turnlog (.*)$", "\n".join(_blocks("console")), flags=re.MULTILINE)
-    assert len(commands) >= 5
-    for command in commands:
-        run = subprocess.run(
-            [Path(sys.executable).with_name("turnlog"), *command.split()],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert run.returncode == 0, f"turnlog {command}: {run.stdout}{run.stderr}"
+def test_the_shell_blocks_run_as_they_stand_in_an_empty_folder(tmp_path: Path) -> None:
+    blocks = _blocks("sh")
+    assert blocks
+    run = subprocess.run(
+        ["sh", "-ec", "\n".join(blocks)],
+        cwd=tmp_path,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_the_links_lead_somewhere() -> None:
