@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.contracts.stores import Store
@@ -27,7 +28,15 @@ def sqlalchemy(folder: Path) -> Generator[Store]:
         "PERSISTENCE_MODULE": "eventsourcing_sqlalchemy",
         "SQLALCHEMY_URL": f"sqlite:///{folder / 'sessions.db'}",
     }
-    yield _shared(env)
+    opened: list[Sessions] = []
+
+    def app() -> Sessions:
+        opened.append(Sessions(env=env))
+        return opened[-1]
+
+    yield Store(app)
+    for one in opened:
+        cast("Any", one.factory).datastore.engine.dispose()  # the module does not
 
 
 @contextmanager
