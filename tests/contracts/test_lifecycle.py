@@ -11,6 +11,7 @@ from tests.contracts.stores import BEGIN, Store
 
 from turnlog.application.erasing import ErasureUnsupportedError
 from turnlog.application.service import SessionService
+from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import (
     InvalidIdError,
     NaiveTimeError,
@@ -127,6 +128,16 @@ def test_prefixes_are_compared_exactly(sessions: SessionService) -> None:
 def test_a_prefix_that_no_id_can_have_finds_nothing(sessions: SessionService, prefix: str) -> None:
     sessions.create("s")
     assert list(sessions.sessions_with_prefix(prefix)) == []
+
+
+def test_metadata_that_the_session_has_already_write_nothing(store: Store) -> None:
+    here, there = store.service(), store.service()
+    here.create("s", metadata={SessionAttributes.PRINCIPAL_NAME: "ada", "n": 1})
+    assert [here.update_metadata("s", {"n": value}) for value in (1, True, True, 1.0, 1)] == [0, 1, 1, 2, 3]
+    there.update_metadata("s", {"n": 2})
+    assert here.update_metadata("s", {"n": 1}) == 5
+    there.create("empty")
+    assert here.update_metadata("empty", {}) == 0
 
 
 def test_metadata_are_replaced_as_a_whole(store: Store) -> None:

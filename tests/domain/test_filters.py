@@ -1,8 +1,27 @@
-"""Merging filters, where the cases leave room."""
+"""Building and merging filters, where the cases leave room."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from turnlog.domain.errors import InvalidFilterError
 from turnlog.domain.filters import EventFilter
+
+
+def test_one_text_is_one_keyword() -> None:
+    assert EventFilter(keywords="Oak") == EventFilter(keywords=["oak"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"keyword": 7}, {"keywords": [7]}, {"keywords": [None]}, {"last_n": True}, {"page_size": True}],
+    ids=str,
+)
+def test_what_is_of_another_kind_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFilterError):
+        EventFilter(**fields)
 
 
 def test_the_newest_n_of_the_second_filter_replace_the_pages_of_the_first() -> None:

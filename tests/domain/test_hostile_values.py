@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog.application import SessionService
+from turnlog.domain.archive import RecursiveSummarizationCompactionStrategy
 from turnlog.domain.compaction import SummaryRequest
 from turnlog.domain.errors import (
     InvalidEventError,
@@ -23,6 +24,7 @@ from turnlog.domain.errors import (
     NotJsonError,
     VersionConflictError,
 )
+from turnlog.domain.extractive import ExtractiveSummarizer
 from turnlog.domain.json_text import from_json_text, to_json_text
 from turnlog.domain.messages import Message, Role, ToolCallPart, ToolCallResponsePart
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
@@ -61,6 +63,23 @@ def test_what_json_cannot_hold_is_refused_with_its_place(value: object) -> None:
         with pytest.raises(NotJsonError, match=r"payload\.v"):
             sessions.append_event("s", "A.B", {"v": value})
         assert sessions.version("s") == 0
+
+
+@pytest.mark.parametrize("payload", [[], [1], ["ab"], [("a", 1)], "", "x", 0, False])
+def test_a_payload_that_is_no_object_is_refused(payload: object) -> None:
+    with SessionService() as sessions:
+        sessions.create("s")
+        with pytest.raises(InvalidEventError, match="mapping"):
+            sessions.append_event("s", "A.B", cast("Any", payload))
+        assert sessions.version("s") == 0
+
+
+@pytest.mark.parametrize("shadow_prompt", [None, 5, ["x"], " "])
+def test_a_shadow_prompt_that_is_no_text_is_refused(shadow_prompt: Any) -> None:
+    with pytest.raises(InvalidSettingError, match="shadow prompt"):
+        RecursiveSummarizationCompactionStrategy(lambda _: "x", shadow_prompt=shadow_prompt)
+    with pytest.raises(InvalidSettingError, match="shadow prompt"):
+        ExtractiveSummarizer(shadow_prompt=shadow_prompt)
 
 
 @pytest.mark.parametrize("given_", ["hello", 5, None, {"role": "user"}])

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 from tests.laws.machine import CountedCharacters
+from tests.laws.oracle import awaiting, pairs, starts_turn
 
 from turnlog.application.service import SessionService
+from turnlog.domain.archive import (
+    RecursiveSummarizationCompactionStrategy,
+    SlidingWindowCompactionStrategy,
+    TokenCountCompactionStrategy,
+    TurnWindowCompactionStrategy,
+)
+from turnlog.domain.compaction import CompactionStrategy
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
 from turnlog.domain.window import CompactionWindow, WindowCompactionStrategy
@@ -65,3 +73,29 @@ def test_calls_and_results_stay_on_one_side_of_the_cut(name: str) -> None:
     result = sessions.compact("s", None, window)
     assert set(sessions.view("s").ids) == set(map(str, kept))
     assert result.is_unchanged == (len(kept) == len(messages))
+
+
+ARCHIVE: dict[str, CompactionStrategy] = {
+    "sliding": SlidingWindowCompactionStrategy(1),
+    "turns": TurnWindowCompactionStrategy(1),
+    "tokens": TokenCountCompactionStrategy(1),
+    "recursive": RecursiveSummarizationCompactionStrategy(
+        lambda _: "So far.", max_events_to_keep=1, overlap_size=0
+    ),
+}
+
+
+@pytest.mark.parametrize("strategy", ARCHIVE)
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_strategies_of_the_archive_design_part_no_call_from_its_result(name: str, strategy: str) -> None:
+    messages, _ = CONVERSATIONS[name]
+    sessions = SessionService(token_estimator=CountedCharacters())
+    sessions.create("s")
+    sessions.append_events("s", [NewEvent(message=message, id=str(i)) for i, message in enumerate(messages)])
+    before = sessions.view("s").events
+    sessions.compact("s", None, ARCHIVE[strategy])
+    kept = set(sessions.view("s").ids)
+    assert all((call in kept) == (result in kept) for call, result in pairs(before))
+    assert awaiting(before) <= kept
+    newest = max(i for i, event in enumerate(before) if starts_turn(event))
+    assert {event.id for event in before[newest:]} <= kept

@@ -89,10 +89,26 @@ def test_arguments_of_another_kind_are_refused(spoken: SessionService, arguments
             tool.search(arguments)
 
 
-@pytest.mark.parametrize("since", ["2031-05-01T09:00:00", "20310501", 1, "2031-13-01T09:00:00Z"])
+@pytest.mark.parametrize(
+    "since", ["2031-05-01T09:00:00", "20310501", 1, "2031-13-01T09:00:00Z", "9999-12-31T23:59:59.9999999Z"]
+)
 def test_a_time_that_is_no_instant_is_refused(spoken: SessionService, since: object) -> None:
     with pytest.raises(InvalidArgumentError, match=str(since)):
         CrossSessionSearch(spoken, "ada").search({"query": "oak", "since": since})
+
+
+@pytest.mark.parametrize(
+    ("since", "found"),
+    [
+        ("2031-05-01T09:00:00z", 1),
+        ("2031-05-01T09:00:00.0000000Z", 1),
+        ("2031-05-01T09:00:00.0000001Z", 0),
+        ("2031-05-01T08:59:59.999999999Z", 1),
+        ("2031-05-01T11:00:00,000000001+02:00", 0),
+    ],
+)
+def test_the_earliest_time_counts_to_its_last_digit(spoken: SessionService, since: str, found: int) -> None:
+    assert len(CrossSessionSearch(spoken, "ada").search({"query": "oak", "since": since})) == found
 
 
 @pytest.mark.parametrize("session_id", [None, "", "  "])

@@ -12,13 +12,13 @@ from uuid import uuid4
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
-from turnlog.application.writing import Also, SessionKey
+from turnlog.application.writing import Also
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import require_positive
 from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, shown
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.guards import require_kind
-from turnlog.domain.json_text import check_json, from_json_text
+from turnlog.domain.json_text import check_json, from_json_text, to_json_text
 from turnlog.domain.session import MAX_SPAN, Session
 from turnlog.domain.state import SessionState
 
@@ -170,26 +170,21 @@ class Lifecycle(ServiceCore):
         """Replace the metadata as a whole, but for the owner; returns the version.
 
         The owner (`SessionAttributes.PRINCIPAL_NAME`) stays unless the new metadata name it: another value
-        gives the session away, None takes the owner away. In a scope it cannot be changed.
+        gives the session away, None takes the owner away. In a scope it cannot be changed. Metadata that the
+        session has already are a repeat: nothing is written.
         """
         around = merged_context(context)
         given = self._scoped(metadata)
         key = self._key(session_id)
 
         def decide(session: Session) -> None:
-            session.update_metadata(self._owned(key, session.state, given), now=self._now(), context=around)
+            held = self._metadata(key, session.state)
+            wanted = dict(_owned(held, given))
+            check_json(wanted, "metadata")
+            if _as_text(wanted) != _as_text(held):
+                session.update_metadata(wanted, now=self._now(), context=around)
 
         return self._write(session_id, also, decide)
-
-    def _owned(self, key: SessionKey, state: SessionState, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The new metadata with the owner that the session has, unless they name one themselves."""
-        name = SessionAttributes.PRINCIPAL_NAME
-        if name not in given:
-            held = self._metadata(key, state)
-            return {**given, name: held[name]} if name in held else given
-        if given[name] is None:
-            return {key: value for key, value in given.items() if key != name}
-        return given
 
     def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""
@@ -200,6 +195,21 @@ class Lifecycle(ServiceCore):
             if given.setdefault(name, value) != value:
                 raise InvalidSettingError(f"In this scope {name!r} cannot be {given[name]!r}: leave it out.")
         return given
+
+
+def _as_text(metadata: Mapping[str, Any]) -> str:
+    """Metadata as what can be compared: 1, 1.0 and true are three values, and the order of keys is none."""
+    return to_json_text(dict(sorted(metadata.items())))
+
+
+def _owned(held: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The new metadata with the owner that the session has, unless they name one themselves."""
+    name = SessionAttributes.PRINCIPAL_NAME
+    if name not in given:
+        return {**given, name: held[name]} if name in held else given
+    if given[name] is None:
+        return {key: value for key, value in given.items() if key != name}
+    return given
 
 
 def _details(session_id: str, state: SessionState, metadata: Mapping[str, Any]) -> SessionDetails:

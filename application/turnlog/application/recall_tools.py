@@ -6,6 +6,7 @@ What is searched is fixed by the caller who makes the tool; no argument of a cal
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ NO_RESULTS: Final = "No results found."
 """What a model is told when nothing was found."""
 
 DEFAULT_PAGE_SIZE: Final = 10
+
+_BELOW_MICROSECONDS: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 
 _PAGE: Final = {"type": "integer", "minimum": 0, "description": "Page of the results, counted from 0."}
 
@@ -220,8 +223,10 @@ def _instant(arguments: Mapping[str, Any], name: str) -> datetime | None:
     if not text:
         return None
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
+        instant = datetime.fromisoformat(text.upper())
+        if _BELOW_MICROSECONDS.search(text):  # cut off by Python: the bound would let earlier messages in
+            instant += datetime.resolution
+    except (ValueError, OverflowError):
         instant = None
     if instant is None or instant.tzinfo is None:
         raise InvalidArgumentError(

@@ -28,9 +28,18 @@ def checked_match(match: str, error: type[TurnlogError]) -> str:
     return match
 
 
+def checked_words(words: str | Iterable[str], error: type[TurnlogError]) -> tuple[str, ...]:
+    """The keywords that hold more than blanks; one text alone is one keyword, not its letters."""
+    given = (words,) if isinstance(words, str) else tuple(words)
+    for word in given:
+        if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise error(f"A keyword is text, not {shown(word)}.")
+    return tuple(word for word in given if word.strip())
+
+
 def at_least(name: str, value: int, least: int, error: type[TurnlogError]) -> int:
     """A whole number that is not too small."""
-    if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+    if isinstance(value, bool) or not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
         raise error(f"`{name}` is a whole number, not {shown(value)}.")
     if value < least:
         raise error(f"`{name}` must be at least {least}, it is {shown(value)}.")

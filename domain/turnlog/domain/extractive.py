@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from turnlog.domain.compaction import CompactionReason, Summary, SummaryRequest, require_positive
-from turnlog.domain.errors import InvalidSettingError
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message, Role
 from turnlog.domain.sentences import identifiers, last_sentence, one_line
-from turnlog.domain.summarizing import SHADOW_PROMPT
+from turnlog.domain.summarizing import SHADOW_PROMPT, check_shadow_prompt
 
 _HEADING = "Digest of what was said before, extracted word for word:"
 _KEY = re.compile(r'"[^"\\]*+"\s*+:')
@@ -51,8 +50,7 @@ class ExtractiveSummarizer:
 
     def __post_init__(self) -> None:
         require_positive("`max_tokens`", self.max_tokens)
-        if not self.shadow_prompt.strip():
-            raise InvalidSettingError("The shadow prompt must not be blank.")
+        check_shadow_prompt(self.shadow_prompt)
 
     def summarize(self, request: SummaryRequest) -> Summary:
         """The digest of the covered turns, merged with the prior one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from re import Pattern
 
-from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles
+from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles, checked_words
 from turnlog.domain.errors import InvalidFilterError
 from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import SessionEvent
@@ -47,7 +47,7 @@ class EventFilter:
         exclude_synthetic: bool = False,
         exclude_archived: bool = False,
         keyword: str | None = None,
-        keywords: Iterable[str] | None = None,
+        keywords: str | Iterable[str] | None = None,
         match: Match | None = None,
         pattern: Pattern[str] | None = None,
         branch: str | None = None,
@@ -55,14 +55,15 @@ class EventFilter:
         page: int | None = None,
         page_size: int | None = None,
     ) -> None:
-        terms = tuple(term.lower() for term in keywords or () if term.strip())
+        word = checked_words((keyword,), InvalidFilterError) if keyword is not None else ()
+        terms = tuple(term.lower() for term in checked_words(keywords or (), InvalidFilterError))
         values: dict[str, object] = {
             "since": aware("since", since, InvalidFilterError),
             "until": aware("until", until, InvalidFilterError),
             "roles": checked_roles(roles, InvalidFilterError),
             "exclude_synthetic": exclude_synthetic,
             "exclude_archived": exclude_archived,
-            "keyword": keyword.lower() if keyword and keyword.strip() else None,
+            "keyword": word[0].lower() if word else None,
             "keywords": terms or None,
             "match": checked_match(match or "any", InvalidFilterError) if terms else None,
             "pattern": pattern,

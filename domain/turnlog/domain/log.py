@@ -216,6 +216,8 @@ class NewEvent:
             raise InvalidEventError(f"An event of type {self.type} has a payload and no message.")
         elif self.type == EventType.COMPACTION:
             raise InvalidEventError("A boundary is written by `compact`, not appended.")
+        elif self.payload is not None and not isinstance(self.payload, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidEventError(f"A payload is a mapping, as in {{'a': 1}}, not {shown(self.payload)}.")
 
     @classmethod
     def of(cls, given: NewEvent | Message | SessionEvent) -> NewEvent:

@@ -12,7 +12,7 @@ from functools import cache
 from re import Pattern
 from typing import Final
 
-from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles
+from turnlog.domain.criteria import Match, at_least, aware, checked_match, checked_roles, checked_words
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.ids import check_branch, is_ancestor
 from turnlog.domain.log import SessionEvent
@@ -72,7 +72,7 @@ class EventQuery:
         page: int = 0,
         page_size: int | None = None,
     ) -> None:
-        words = _keywords((keywords,) if isinstance(keywords, str) else tuple(keywords))
+        words = _keywords(keywords)
         values: dict[str, object] = {
             "keywords": words,
             "terms": tuple(dict.fromkeys(searchable(word) for word in words)),
@@ -163,12 +163,10 @@ def said_at(event: SessionEvent) -> datetime:
     return event.occurred_at or event.timestamp
 
 
-def _keywords(words: tuple[str, ...]) -> tuple[str, ...]:
-    for word in words:
-        if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-            raise InvalidArgumentError(f"A keyword is text, not a {type(word).__name__}.")
-    given = tuple(word for word in words if word.strip())
-    if words and not given:
+def _keywords(words: str | Iterable[str]) -> tuple[str, ...]:
+    named = (words,) if isinstance(words, str) else tuple(words)
+    given = checked_words(named, InvalidArgumentError)
+    if named and not given:
         raise InvalidArgumentError("No keyword holds more than blanks: name a word, or give no keywords.")
     if len(given) > MAX_KEYWORDS:
         raise InvalidArgumentError(f"{len(given)} keywords are too many: at most {MAX_KEYWORDS} are taken.")

@@ -120,8 +120,13 @@ def check_summarizer_settings(overlap_size: int, shadow_prompt: str) -> None:
         raise InvalidSettingError(
             f"The overlap is a whole number and not negative; it is {shown(overlap_size)}."
         )
-    if not shadow_prompt.strip():
-        raise InvalidSettingError("The shadow prompt must not be blank.")
+    check_shadow_prompt(shadow_prompt)
+
+
+def check_shadow_prompt(shadow_prompt: str) -> None:
+    """`InvalidSettingError` for what is no text, or a blank one."""
+    if not isinstance(shadow_prompt, str) or not shadow_prompt.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidSettingError(f"The shadow prompt is text, and not blank; it is {shown(shadow_prompt)}.")
 
 
 def _mark(text: str) -> str:
