@@ -98,6 +98,28 @@ def test_a_time_that_is_no_instant_is_refused(spoken: SessionService, since: obj
 
 
 @pytest.mark.parametrize(
+    ("mode", "found"),
+    [
+        ("all", 0),
+        ("ALL", 0),
+        ("any", 1),
+        (" all ", 1),
+        ("both", 1),
+        (None, 1),
+        (7, 1),
+        (True, 1),
+        (["all"], 1),
+    ],
+    ids=str,
+)
+def test_any_term_is_enough_unless_all_are_asked_for(
+    spoken: SessionService, mode: object, found: int
+) -> None:
+    search = CrossSessionSearch(spoken, "ada")
+    assert len(search.search({"query": "oak, pine", "match_mode": mode})) == found
+
+
+@pytest.mark.parametrize(
     ("since", "found"),
     [
         ("2031-05-01T09:00:00z", 1),

@@ -189,7 +189,7 @@ class CrossSessionSearch(_SearchTool):
         text = _text(arguments, "query")
         query = EventQuery(
             keywords=[term.strip() for term in text.split(",")] if text.strip() else (),
-            match="all" if _text(arguments, "match_mode").lower() == "all" else "any",
+            match="all" if str(arguments.get("match_mode")).lower() == "all" else "any",
             since=_instant(arguments, "since"),
             page=_page(arguments),
             page_size=self._page_size,
