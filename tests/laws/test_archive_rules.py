@@ -22,6 +22,7 @@ from turnlog.domain.compaction import CompactionRequest, CompactionResult
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message
 from turnlog.domain.plan import CompactionPlan
+from turnlog.domain.summarizing import SummaryPrompt
 from turnlog.domain.view import View
 
 NEW = ("su_new", "sa_new")
@@ -115,13 +116,18 @@ def test_what_a_strategy_keeps_is_what_its_rules_say(
     view: tuple[SessionEvent, ...], kind: str, limit: int, reply: str | None
 ) -> None:
     size = limit * 7 if kind == "tokens" else limit
-    asked: list[Any] = []
+    asked: list[SummaryPrompt] = []
+
+    def model(prompt: SummaryPrompt) -> str | None:
+        asked.append(prompt)
+        return reply
+
     strategies: Mapping[str, Any] = {
         "events": SlidingWindowCompactionStrategy(size),
         "turns": TurnWindowCompactionStrategy(size),
         "tokens": TokenCountCompactionStrategy(size),
         "recursive": RecursiveSummarizationCompactionStrategy(
-            lambda prompt: (asked.append(prompt), reply)[1],
+            model,
             max_events_to_keep=size,
             overlap_size=0,
             shadow_prompt="So far?",
