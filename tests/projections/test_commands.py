@@ -52,7 +52,7 @@ def test_check_says_that_nothing_differs(
     said = capsys.readouterr().out
     for name in ("log", "boundaries", "directory", "recall"):
         assert f"{name}:" in said
-    assert "differ," not in said
+    assert "difference" not in said
     assert "view:" not in said
 
 
@@ -64,7 +64,7 @@ def test_check_names_what_differs(
     said = capsys.readouterr().out
     assert "parcel" in said
     assert "messages is 99, not 2" in said
-    assert "directory: 1 differ" in said
+    assert "directory: 1 difference" in said
 
 
 def test_check_verifies_the_log(

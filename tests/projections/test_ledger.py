@@ -72,7 +72,7 @@ def test_nothing_differs(lived: Database) -> None:
 DAMAGES = {
     "an entry is gone": (
         "DELETE FROM turnlog_event_ids WHERE event_id = 'question'",
-        "an event id is missing (1: 'question')",
+        "1 event id is missing: 'question'",
     ),
     "a version": (
         "UPDATE turnlog_event_ids SET version = 77 WHERE event_id = 'third'",
@@ -80,20 +80,20 @@ DAMAGES = {
     ),
     "an id that the log does not have": (
         "INSERT INTO turnlog_event_ids SELECT aggregate_id, 'ghost', 1 FROM turnlog_event_ids LIMIT 1",
-        "an event id that the log does not lead to (1: 'ghost')",
+        "1 event id that the log does not have: 'ghost'",
     ),
     "another id": (
         "UPDATE turnlog_event_ids SET event_id = 'ghost' WHERE event_id = 'third'",
-        "an event id that the log does not lead to (1: 'ghost'); an event id is missing (1: 'third')",
+        "1 event id that the log does not have: 'ghost'; 1 event id is missing: 'third'",
     ),
     "an id that says its version itself": (
         "INSERT INTO turnlog_event_ids SELECT aggregate_id, '2-aaaaaaaaaaaaaaaaaaaa', 2 "
         "FROM turnlog_event_ids LIMIT 1",
-        "an event id that the log does not lead to (1: '2-aaaaaaaaaaaaaaaaaaaa')",
+        "1 event id that the log does not have: '2-aaaaaaaaaaaaaaaaaaaa'",
     ),
     "all of it": (
         "DELETE FROM turnlog_event_ids",
-        "an event id is missing (5: '9-aaaaaaaaaaaaaaaaaaaa', 'audit', 'first', …)",
+        "5 event ids are missing: '9-aaaaaaaaaaaaaaaaaaaa', 'audit', 'first', …",
     ),
 }
 
@@ -149,7 +149,7 @@ def test_the_commands_name_it(lived: Database, turnlog: Turnlog, capsys: pytest.
     assert turnlog("check") == 1
     said = capsys.readouterr().out
     assert "'first'" in said
-    assert "ledger: 1 differ" in said
+    assert "ledger: 1 difference" in said
     assert turnlog("rebuild") == 0
     assert "ledger: rebuilt from" in capsys.readouterr().out
     assert turnlog("check") == 0

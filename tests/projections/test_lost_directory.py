@@ -77,7 +77,7 @@ def test_check_names_it_alone(
     (one,) = json.loads(capsys.readouterr().out)["differences"]
     table = database.named("turnlog_sessions")
     named = f"its table {table} is gone: run `turnlog rebuild directory`"
-    said = "its table is gone: rebuild it" if is_opened_first else named
+    said = "its table is gone: run `turnlog rebuild directory`" if is_opened_first else named
     assert (one["model"], one["detail"]) == ("directory", said)
 
 

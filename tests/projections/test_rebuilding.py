@@ -276,7 +276,7 @@ DAMAGES = {
     "a count": ("UPDATE turnlog_sessions SET messages = messages + 1", "directory", "messages is"),
     "a title": ("UPDATE turnlog_metadata SET content = '{}'", "directory", "metadata is"),
     "a lost session": ("DELETE FROM turnlog_sessions", "directory", "missing"),
-    "a metadata entry": ("DELETE FROM turnlog_session_metadata", "directory", "a metadata entry is missing"),
+    "a metadata entry": ("DELETE FROM turnlog_session_metadata", "directory", "1 metadata entry is missing"),
     "a message of the view": ("DELETE FROM turnlog_view_messages WHERE place = 0", "view", "missing"),
     "an order": ("UPDATE turnlog_view_messages SET place = -1 WHERE place = 1", "view", "place is -1, not 1"),
     "a version": ("UPDATE turnlog_views SET version = version + 1", "view", "version is 6, not 5"),
@@ -326,7 +326,7 @@ def test_an_event_that_cannot_be_read_is_named(database: Database) -> None:
         database.put_state(2, b"{")
         differences = database.models(sessions.app).compare().differences
     (one,) = (one for one in differences if one.model == "log")
-    assert (one.session_id, one.detail) == ("a", "the event at version 1 cannot be read")
+    assert (one.session_id, one.detail) == ("a", "event 1 cannot be read")
 
 
 def test_one_of_a_session_that_is_not_known_is_named_by_its_notification_too(database: Database) -> None:
@@ -339,7 +339,7 @@ def test_one_of_a_session_that_is_not_known_is_named_by_its_notification_too(dat
     (one,) = (one for one in differences if one.model == "log")
     assert (one.aggregate_id, one.detail) == (
         aggregate_id("b").hex,
-        "the event at version 0 cannot be read (notification id 2)",
+        "event 0 cannot be read (notification id 2)",
     )
 
 

@@ -125,7 +125,7 @@ def test_a_deletion_of_which_nothing_is_known_is_read_from_its_tombstone(
     before = database.rows("SELECT aggregate_id, version, head FROM turnlog_ended")
     database.change("DELETE FROM turnlog_ended")
     models = PostgresReadModels(sessions.app)
-    assert "a row of a deleted session is missing" in models.compare().differences[0].detail
+    assert "1 deletion is missing" in models.compare().differences[0].detail
     models.rebuild(["directory"])
     assert database.rows("SELECT aggregate_id, version, head FROM turnlog_ended") == before
     assert models.compare().differences == ()
@@ -160,9 +160,9 @@ def test_damage_to_the_index_is_named_and_made_right(
     differences = models.compare().differences
     assert {(one.model, one.session_id) for one in differences} == {("recall", "a")}
     assert [one.detail for one in differences] == [
-        "the messages at versions 1 to 16 are not indexed",
-        "the messages at versions 17 to 32 are indexed as the log does not have them",
-        "the messages at versions 900 to 915 are indexed as the log does not have them",
+        "messages 1 to 16 are not indexed",
+        "messages 17 to 32 are indexed as the log does not have them",
+        "messages 900 to 915 are indexed as the log does not have them",
     ]
     models.rebuild(["recall"])
     assert models.compare().differences == ()

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
+from eventsourcing.utils import TopicError
 
 from turnlog.application.ports import StoredRow
 from turnlog.domain.entries import entry_of, message_entry
@@ -118,6 +119,19 @@ def require_kinds(event: StreamEvent) -> None:
     wrong = wrong_field(event)
     if wrong is not None:
         raise unreadable(event, wrong)
+
+
+def require_rows(event: StreamEvent) -> None:
+    """Raise `UnreadableEventError` unless all can be read that rows about sessions are made of.
+
+    What a message says is none of that.
+    """
+    (require_kinds if isinstance(event, MessageAppended) else require_readable)(event)
+
+
+def is_of_newer_version(error: UnreadableEventError) -> bool:
+    """Whether the event is of a kind that this version does not know: another one can read it."""
+    return isinstance(error.__cause__, TopicError)
 
 
 def wrong_field(event: StreamEvent) -> str | None:

@@ -57,7 +57,7 @@ def test_a_rebuild_beside_a_damaged_event_names_it(turnlog: Turnlog, damage: Dam
     damage("state", "substr(state, 1, 20)")
     result = turnlog("rebuild")
     assert result.status == 1
-    assert "without the event at version 2 of s, which cannot be read" in result.err
+    assert "s: event 2 cannot be read" in result.err
 
 
 def test_a_report_of_a_damaged_event_is_not_written(turnlog: Turnlog, damage: Damage, tmp_path: Path) -> None:

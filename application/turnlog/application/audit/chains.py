@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
@@ -32,6 +33,8 @@ Report = Callable[[FindingKind, int | None, str], None]
 
 _HOLDERS = (MessageAppended, EventAppended, MetadataUpdated)
 """Events that are never without a content."""
+
+NO_EVENT: Final = "there is no event of this version"
 
 _NAMED = 10
 """Missing events in a row that are named one by one."""
@@ -130,7 +133,7 @@ class StreamCheck:
     def _missing(self, upto: int) -> None:
         first = self._version + 1
         for version in range(first, min(upto, first + _NAMED)):
-            self._report(FindingKind.MISSING, version, "there is no event of this version")
+            self._report(FindingKind.MISSING, version, NO_EVENT)
         if upto > first + _NAMED:
             more = upto - first - _NAMED
             self._report(FindingKind.MISSING, first + _NAMED, f"nor of the {more} versions from here on")

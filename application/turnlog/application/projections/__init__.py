@@ -24,8 +24,10 @@ from turnlog.application.projections.following import (
 from turnlog.application.projections.maintaining import (
     Comparison,
     Difference,
+    MissingEvents,
     ReadModels,
     Rebuilt,
+    RepeatedId,
 )
 from turnlog.application.projections.materialised import MaterialisedViews
 from turnlog.application.projections.running import SessionProjectionRunner, SupervisedRunner
@@ -44,12 +46,14 @@ __all__ = [
     "MemoryFollowerStore",
     "MemoryViewStore",
     "MessageFollowed",
+    "MissingEvents",
     "NoSubscriptionsError",
     "ProjectionStoppedError",
     "ReadModelBehindError",
     "ReadModelOutdatedError",
     "ReadModels",
     "Rebuilt",
+    "RepeatedId",
     "SessionBegan",
     "SessionEnded",
     "SessionFeed",

@@ -19,21 +19,53 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A read model that was rebuilt: how many events it was made of, and at which position it stands."""
+    """A read model that was rebuilt: how many events it was made of, and at which position it stands.
+
+    `was_gone` says that tables of it had been dropped.
+    """
 
     model: str
     events: int
     position: int
+    was_gone: bool = False
+
+
+@dataclass(frozen=True)
+class MissingEvents:
+    """Events that were recorded and are not in the log: a session's from one version to another.
+
+    `session_id` is only known where the log does not tell it and a row about the session did.
+    """
+
+    aggregate_id: str
+    first: int
+    last: int
+    session_id: str | None = None
+
+
+@dataclass(frozen=True)
+class RepeatedId:
+    """An event id that a session has twice in the log, as its repeat came while the ledger lacked it."""
+
+    aggregate_id: str
+    event_id: str
+    first: int
+    second: int
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a read model has that the log does not lead to, or lacks."""
+    """What a read model has that the log does not lead to, or lacks.
+
+    `version` is that of an event in the log, which no rebuild repairs: with the model `log` one that cannot
+    be read, with `ledger` one whose id is that of an event in front of it.
+    """
 
     model: str
     detail: str
     session_id: str | None = None
     aggregate_id: str | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +121,20 @@ class ReadModels(ABC):
         """Aggregate id and version of events that do not follow on those in front of them.
 
         They were found by the rebuilds so far: the log was changed, and `SessionAudit.verify` says more.
+        """
+
+    @abstractmethod
+    def missing_events(self) -> tuple[MissingEvents, ...]:
+        """Events that are gone from the middle or the end of a session, found by the rebuilds so far.
+
+        The end is the newest event that a row of the directory or of the view told of before.
+        """
+
+    @abstractmethod
+    def repeated_ids(self) -> tuple[RepeatedId, ...]:
+        """Event ids that are in the log twice, found by the rebuilds of the ledger so far.
+
+        One whose second event was redacted is none of them any more.
         """
 
     @abstractmethod

@@ -14,10 +14,15 @@ from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.projections.batches import OUR_TOPICS, Positioned
 from turnlog.application.projections.links import Links
-from turnlog.application.projections.maintaining import Progress
+from turnlog.application.projections.maintaining import (
+    MissingEvents,
+    Progress,
+    ReadModels,
+    RepeatedId,
+)
 from turnlog.application.stored_events import event_of, require_kinds, require_readable
 from turnlog.domain.errors import StorageError, UnreadableEventError
-from turnlog.domain.events import EventIdTaken, StreamEvent, as_uuid
+from turnlog.domain.events import ContentEvent, EventIdTaken, StreamEvent, as_uuid
 from turnlog.domain.session import fold
 from turnlog.domain.state import SessionState
 
@@ -28,6 +33,9 @@ Read = TypeVar("Read", contravariant=True)
 
 PAGE: Final = 1000
 """Events that are read at once."""
+
+_MOST_REPEATED: Final = 1000
+"""Ids that the log has twice that are noted."""
 
 _MOST_UNREADABLE: Final = 1000
 """Events that cannot be read of which the places are noted."""
@@ -48,6 +56,7 @@ class StoredLog(ABC, Generic[C]):
         self.mapper = mapper
         self.unreadable: dict[int, tuple[UUID, int]] = {}
         self.links = Links()
+        self.repeated: dict[RepeatedId, None] = {}
         self._lenient = lenient
         self.is_careful = lenient
         """Whether each event is looked at in every field that is read of it, which takes time."""
@@ -96,6 +105,7 @@ class StoredLog(ABC, Generic[C]):
             if len(self.unreadable) < _MOST_UNREADABLE:
                 place = as_uuid(stored.originator_id), stored.originator_version
                 self.unreadable[position] = place
+                self.links.pass_over(*place)
             elif not self._lenient and position not in self.unreadable:
                 raise
             return None
@@ -105,6 +115,23 @@ class StoredLog(ABC, Generic[C]):
         if not self._lenient:
             self.links.follow(event)
         return event
+
+    def note_repeat(self, cursor: C, aggregate_id: UUID, event_id: str, first: int, second: int) -> None:
+        """Remember that an id is at two versions, unless the content of one of them was redacted since."""
+        if len(self.repeated) < _MOST_REPEATED:
+            for version in (first, second):
+                if any(one.is_redacted for one in self._contents(cursor, aggregate_id, version)):
+                    return
+            self.repeated[RepeatedId(aggregate_id.hex, event_id, first, second)] = None
+
+    def forget_repeats(self, aggregate_id: UUID) -> None:
+        """The session was deleted."""
+        for one in [one for one in self.repeated if one.aggregate_id == aggregate_id.hex]:
+            del self.repeated[one]
+
+    def _contents(self, cursor: C, aggregate_id: UUID, version: int) -> list[ContentEvent]:
+        found = self.stream(cursor, aggregate_id, version, version)
+        return [event for event in found if isinstance(event, ContentEvent)]
 
     def require_some(self) -> None:
         """`UnreadableEventError` when no event could be read: that is another key, no damage."""
@@ -124,6 +151,31 @@ class StoredLog(ABC, Generic[C]):
             return fold(tail[1:], tail[0].state_carried())
         except (OriginatorVersionError, IndexError, UnreadableEventError, ValueError):
             return None
+
+
+Log = TypeVar("Log", bound=StoredLog[Any])
+
+
+class ReplayedModels(ReadModels, Generic[Log]):
+    """Read models that are made of a log, and what making them found."""
+
+    _log: Log
+
+    def broken_links(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds found not to follow on those in front of them."""
+        return tuple(self._log.links.broken)
+
+    def missing_events(self) -> tuple[MissingEvents, ...]:
+        """Events that rebuilds found to be gone."""
+        return tuple(self._log.links.missing)
+
+    def repeated_ids(self) -> tuple[RepeatedId, ...]:
+        """Ids that rebuilds of the ledger found twice."""
+        return tuple(self._log.repeated)
+
+    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
+        """Events that rebuilds could not read."""
+        return tuple((aggregate_id.hex, version) for aggregate_id, version in self._log.unreadable.values())
 
 
 class Builder(Protocol[Read]):
@@ -165,23 +217,31 @@ class Replay(Generic[C]):
     take_the_lock: Callable[[C], None]
     track: Callable[[C, int], None]
 
-    def run(self, progress: Progress | None) -> int:
-        """The position at which the new rows stand. Raises `StorageError`."""
+    def run(self, progress: Progress | None) -> tuple[int, int]:
+        """The position at which the new rows stand, and how many events that is. Raises `StorageError`."""
         with self.transaction() as cursor:
             for builder in self.builders:
                 builder.begin(cursor)
-        last = 0
+        last = events = 0
+
+        def told(more: int) -> None:
+            nonlocal events
+            events += more
+            if progress is not None:
+                progress(more)
+
         for _ in range(_TRIES):
-            last = self._catch_up(last, progress)
+            last = self._catch_up(last, told)
             swapped = self._swap(last)
             if swapped is not None:
-                return swapped
+                newest, more = swapped
+                return newest, events + more
         raise StorageError(
             "Sessions were written or deleted all the time, so the rows could not be completed. Nothing was "
             "changed: run the rebuild again when fewer are."
         )
 
-    def _catch_up(self, last: int, progress: Progress | None) -> int:
+    def _catch_up(self, last: int, progress: Progress) -> int:
         """Apply what is there, page by page."""
         while True:
             try:
@@ -197,8 +257,7 @@ class Replay(Generic[C]):
                 self.log.is_careful = True  # so that what could not be applied is passed over
                 continue
             last = page[-1].position if page else newest
-            if progress is not None:
-                progress(len(page))
+            progress(len(page))
             if last >= newest:
                 break
         with self.transaction() as cursor:
@@ -206,8 +265,11 @@ class Replay(Generic[C]):
                 builder.settle(cursor, last)
         return last
 
-    def _swap(self, last: int) -> int | None:
-        """Apply the rest and exchange the rows; None when there is too much of it."""
+    def _swap(self, last: int) -> tuple[int, int] | None:
+        """Apply the rest and exchange the rows; the newest position and how much the rest was.
+
+        None when there is too much of it.
+        """
         self.log.require_some()
         try:
             with self.transaction() as cursor:
@@ -230,7 +292,7 @@ class Replay(Generic[C]):
                 raise
             self.log.is_careful = True
             return None
-        return newest
+        return newest, len(tail)
 
 
 @contextmanager

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
 
 from rich.table import Table
 from rich.text import Text
 
 from turnlog.application import Sessions
 from turnlog.application.audit import Finding, SessionAudit, Verification
+from turnlog.application.audit.chains import NO_EVENT
 from turnlog.application.audit.verifying import verify_log
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
+from turnlog.application.projections.comparing import LOG
+from turnlog.application.projections.maintaining import MODELS
 from turnlog.application.streams import SessionStreams
 from turnlog.domain.errors import UnreadableEventError
 from turnlog.infrastructure.cli import database
@@ -32,47 +37,101 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
         wanted = models.present() if model is None else (model,)
         with progress("Rebuilding", total, quiet=settings.json) as advance:
             rebuilt = models.rebuild(wanted, advance)
-        broken = models.broken_links()
-        unreadable = _named(app, models.unreadable_events())
+        found = _Found.of(app, models)
     seconds = time.monotonic() - started
-    status = Status.FOUND_OR_NOTHING_TO_DO if broken or unreadable else Status.DONE
     if settings.json:
-        links = [{"aggregate_id": aggregate_id, "version": version} for aggregate_id, version in broken]
         made = [asdict(one) for one in rebuilt]
-        write_json(
-            {
-                "rebuilt": made,
-                "seconds": round(seconds, 3),
-                "broken_links": links,
-                "unreadable_events": unreadable,
-            }
-        )
-        return status
+        write_json({"rebuilt": made, "seconds": round(seconds, 3), **asdict(found)})
+        return found.status
     for one in rebuilt:
-        console().print(f"{one.model}: rebuilt from {several(one.events, 'event')}", soft_wrap=True)
+        gone = ", as it was gone" if one.was_gone else ""
+        console().print(f"{one.model}: rebuilt from {several(one.events, 'event')}{gone}", soft_wrap=True)
     note(f"{seconds:,.1f} seconds")
-    for event in unreadable:
-        name = event["session_id"] or f"aggregate {event['aggregate_id']}"
-        note(f"without the event at version {event['version']} of {visible(name)}, which cannot be read")
-    if broken:
-        aggregate_id, version = broken[0]
-        more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
-        note(
-            "the log is not as it was recorded, and now the read models are as it is: the event at version "
-            f"{version} of aggregate {aggregate_id} does not follow on the one in front of it{more}. "
-            "Run `turnlog audit verify`."
+    for line in found.lines():
+        note(line)
+    return found.status
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a rebuild found to be wrong with the log, with the ids of sessions where they are known."""
+
+    broken_links: list[dict[str, Any]]
+    missing_events: list[dict[str, Any]]
+    repeated_ids: list[dict[str, Any]]
+    unreadable_events: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, app: Sessions, models: ReadModels) -> Self:
+        """What the rebuilds of these models found."""
+        streams = SessionStreams(app)
+
+        def named(aggregate_id: str, version: int, session_id: str | None = None) -> dict[str, Any]:
+            known = session_id or streams.named(UnreadableEventError("", aggregate_id, version)).session_id
+            return {"session_id": known, "aggregate_id": aggregate_id}
+
+        return cls(
+            [named(*place) | {"version": place[1]} for place in models.broken_links()],
+            [
+                named(one.aggregate_id, one.first, one.session_id) | {"first": one.first, "last": one.last}
+                for one in models.missing_events()
+            ],
+            [
+                named(one.aggregate_id, one.first)
+                | {"event_id": one.event_id, "versions": [one.first, one.second]}
+                for one in models.repeated_ids()
+            ],
+            [named(*place) | {"version": place[1]} for place in models.unreadable_events()],
         )
-    return status
+
+    @property
+    def status(self) -> Status:
+        """Whether anything was found."""
+        found = self.broken_links or self.missing_events or self.repeated_ids or self.unreadable_events
+        return Status.FOUND_OR_NOTHING_TO_DO if found else Status.DONE
+
+    def lines(self) -> Iterator[str]:
+        """What is said of it, one line for each thing, and then what to do."""
+        for one in self.unreadable_events:
+            yield f"{_name(one)}: event {one['version']} cannot be read, the models are made without it"
+        for one in self.missing_events:
+            yield f"{_name(one)}: {_missing(one['first'], one['last'])} in the log"
+        for one in self.broken_links:
+            yield f"{_name(one)}: event {one['version']} is not the one that was recorded"
+        for one in self.repeated_ids:
+            versions = "versions {} and {}".format(*one["versions"])
+            yield f"{_name(one)}: id {one['event_id']!r} is in the log twice, at {versions}"
+        if self.broken_links or self.missing_events:
+            yield LOG_ADVICE
+        for one in self.repeated_ids[:1]:
+            yield _repeat_advice(_name(one), one["versions"][1])
 
 
-def _named(app: Sessions, events: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:
-    """These events with the ids of their sessions, where the log tells them."""
-    streams = SessionStreams(app)
-    named = (streams.named(UnreadableEventError("", one, version)) for one, version in events)
-    return [
-        {"session_id": one.session_id, "aggregate_id": one.aggregate_id, "version": one.version}
-        for one in named
-    ]
+LOG_ADVICE: Final = (
+    "no rebuild repairs the log: `turnlog audit verify` says more, a backup may have what is gone"
+)
+
+
+def _repeat_advice(name: str, version: int) -> str:
+    return (
+        "both stay in the log; to remove the content of the second: "
+        f"turnlog redact {shlex.quote(name)} --version {version} --reason TEXT --by NAME --yes"
+    )
+
+
+def _missing(first: int, last: int) -> str:
+    return f"{_events(first, last)} {'is' if first == last else 'are'} missing"
+
+
+def _events(first: int, last: int) -> str:
+    if first == last:
+        return f"event {first}"
+    return f"events {first} {'and' if last == first + 1 else 'to'} {last}"
+
+
+def _name(one: dict[str, Any]) -> str:
+    """The session, or what is known of it."""
+    return str(one["session_id"] or f"aggregate {one['aggregate_id']}")
 
 
 def check_database(settings: Settings) -> int:
@@ -93,7 +152,15 @@ def check_database(settings: Settings) -> int:
             comparison = models.compare(advance)
     findings = verification.findings
     named = {one.model for one in comparison.differences}
-    differences = (*(one for one in outdated if one.model not in named), *comparison.differences)
+    told = {(one.aggregate_id, one.version) for one in findings}
+    differences = (
+        *(one for one in outdated if one.model not in named),
+        *(
+            one
+            for one in comparison.differences
+            if one.model != LOG or (one.aggregate_id, one.version) not in told
+        ),
+    )
     status = Status.FOUND_OR_NOTHING_TO_DO if findings or differences else Status.DONE
     if settings.json:
         write_json(
@@ -120,29 +187,81 @@ def _read_models(app: Sessions, place: Place) -> ReadModels:
 
 
 def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], found: Comparison) -> None:
-    if findings or differences:
+    """One line for each thing that is wrong, then the counts, then what to run."""
+    of_log = [
+        *((one.session_id or one.aggregate_id or "?", what) for one, what in _joined(findings)),
+        *((_session(one), one.detail) for one in differences if one.model == LOG),
+    ]
+    others = [one for one in differences if one.model != LOG]
+    rows = [*((LOG, *line) for line in of_log), *((one.model, _session(one), one.detail) for one in others)]
+    if rows:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name in ("WHAT", "SESSION", ""):
-            table.add_column(name, overflow="fold")
-        for finding in findings:
-            name = finding.session_id or finding.aggregate_id or "?"
-            where = "" if finding.version is None else f"version {finding.version}: "
-            table.add_row(
-                Text("log", "red"), Text(visible(name), "cyan"), f"{where}{finding.kind}, {finding.detail}"
-            )
-        for one in differences:
-            name = one.session_id or one.aggregate_id or ""
-            table.add_row(Text(one.model, "red"), Text(visible(name), "cyan"), Text(visible(one.detail)))
+        for title in ("WHAT", "SESSION", ""):
+            table.add_column(title, overflow="fold")
+        for what, name, detail in rows:
+            table.add_row(Text(what, "red"), Text(visible(name), "cyan"), Text(visible(detail)))
         print_table(table)
     out = console()
-    out.print(f"log: {several(found.events, 'event')}, {_count(len(findings))}", soft_wrap=True)
-    by_model = [one.model for one in differences]
+    out.print(f"log: {several(found.events, 'event')}, {_count(len(of_log))}", soft_wrap=True)
+    by_model = [one.model for one in others]
     for name in ("boundaries", *found.positions):
         behind = found.behind.get(name, 0)
         newest = "event is" if behind == 1 else f"{behind:,} events are"
         stands = f"; the newest {newest} read from the log" if behind else ""
         out.print(f"{name}: {_count(by_model.count(name))}{stands}", soft_wrap=True)
+    for line in _advice(len(of_log) > 0, [one for one in others if "turnlog " not in one.detail]):
+        note(line)
+
+
+def _session(one: Difference) -> str:
+    return one.session_id or one.aggregate_id or ""
+
+
+def _joined(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, str]]:
+    """What is said of findings: of versions that follow on each other it is said once that they are gone."""
+    runs: list[tuple[Finding, Finding]] = []
+    for one in findings:
+        if runs and one.version is not None and one == replace(runs[-1][1], version=one.version):
+            first, last = runs[-1]
+            if last.version == one.version - 1 and one.detail.startswith(_JOINED):
+                runs[-1] = first, one
+                continue
+        runs.append((one, one))
+    for first, last in runs:
+        yield first, _said(first, last.version)
+
+
+_JOINED: Final = (NO_EVENT, "it cannot be read")
+"""What is said of several events as of one."""
+
+
+def _said(first: Finding, last: int | None) -> str:
+    if first.version is None or last is None:
+        return first.detail
+    if first.detail == NO_EVENT:
+        return _missing(first.version, last)
+    is_plain = first.detail.startswith("it ")
+    return _events(first.version, last) + (first.detail[2:] if is_plain else f": {first.detail}")
+
+
+def _advice(is_log_wrong: bool, differences: list[Difference]) -> Iterator[str]:
+    """What to run."""
+    if is_log_wrong or any(one.model == "boundaries" for one in differences):
+        yield LOG_ADVICE
+    rebuilt = {one.model for one in differences if one.version is None}.intersection(MODELS)
+    if rebuilt:
+        only = f" {min(rebuilt)}" if len(rebuilt) == 1 else ""
+        yield f"to repair {_listed(rebuilt)}: turnlog rebuild{only}"
+    for one in differences:
+        if one.version is not None:
+            yield _repeat_advice(_session(one), one.version)
+            return
+
+
+def _listed(models: set[str]) -> str:
+    *some, last = sorted(models)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _count(differences: int) -> str:
-    return f"{differences:,} differ" if differences else "nothing differs"
+    return several(differences, "difference") if differences else "nothing differs"

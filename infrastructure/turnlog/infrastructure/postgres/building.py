@@ -7,7 +7,7 @@ reads has to wait, and grants, indexes and views of others over the tables stay 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
@@ -19,6 +19,8 @@ from psycopg.rows import DictRow
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections import replaying
 from turnlog.application.projections.batches import Positioned, by_stream
+from turnlog.application.projections.links import MOST as MOST_BROKEN
+from turnlog.application.projections.maintaining import MissingEvents
 from turnlog.application.projections.replaying import StoredLog
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
@@ -92,6 +94,46 @@ _END: Final[LiteralString] = """
     WHERE NOT EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = %(id)s)
 """
 """For a deletion of which nothing was known."""
+
+_OTHER_HEADS: Final[LiteralString] = """
+    SELECT aggregate_id, new.version FROM {sessions} AS new JOIN {real_sessions} AS former
+        USING (aggregate_id)
+    WHERE new.version = former.version AND new.head <> former.head LIMIT %s
+"""
+
+_KEEP_HEADS: Final[LiteralString] = """
+    UPDATE {sessions} AS new
+    SET version = former.version, head = former.head, modified_at = former.modified_at
+    FROM {real_sessions} AS former
+    JOIN unnest(%s::uuid[], %s::bigint[]) AS unreadable (aggregate_id, version)
+        USING (aggregate_id, version)
+    WHERE new.aggregate_id = former.aggregate_id AND new.version < former.version
+"""
+
+_KEEP_IDS: Final[LiteralString] = """
+    INSERT INTO {ids} SELECT former.* FROM {real_ids} AS former
+    JOIN unnest(%s::uuid[], %s::bigint[]) AS unreadable (aggregate_id, version)
+        USING (aggregate_id, version)
+    ON CONFLICT DO NOTHING
+"""
+
+_ENDS_GONE: Final[LiteralString] = """
+    SELECT told.aggregate_id, told.version, told.session_id, newest FROM ({told}) AS told
+    LEFT JOIN LATERAL (
+        SELECT max(originator_version) AS newest FROM {events}
+        WHERE originator_id = told.aggregate_id::{id_type}
+    ) AS stored ON true
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {events} WHERE originator_id = told.aggregate_id::{id_type}
+            AND originator_version = told.version
+    ) AND coalesce(newest, -1) < told.version LIMIT %s
+"""
+
+_TOLD: Final[LiteralString] = "SELECT aggregate_id, version, session_id FROM {sessions}"
+
+_TOLD_OF_ENDED: Final[LiteralString] = "SELECT aggregate_id, version, NULL AS session_id FROM {ended}"
+
+_TOLD_BY_VIEW: Final[LiteralString] = "SELECT aggregate_id, version, NULL AS session_id FROM {views}"
 
 _FORGET: Final[LiteralString] = """
     DELETE FROM {recall} WHERE NOT EXISTS (
@@ -182,6 +224,27 @@ class PostgresStoredLog(StoredLog[Cursor[DictRow]]):
         cursor.execute(self._tables.sql(_IS_DELETED), (str(aggregate_id), SessionDeleted.TOPIC, position))
         return cursor.fetchone() is not None
 
+    def ends_gone(self, cursor: Cursor[DictRow], rows: Tables, view: Names) -> list[MissingEvents]:
+        """Of sessions whose newest event is not there that a row tells of, the versions that are gone."""
+        told: tuple[tuple[str, Names, LiteralString], ...] = (
+            ("sessions", rows, _TOLD),
+            ("ended", rows, _TOLD_OF_ENDED),
+            ("views", view, _TOLD_BY_VIEW),
+        )
+        gone: dict[UUID, MissingEvents] = {}
+        for table, names, select in told:
+            if names.missing(cursor, (table,)):
+                continue
+            statement = sql.SQL(_ENDS_GONE).format(
+                **self._tables.names, told=sql.SQL(select).format(**names.names)
+            )
+            for row in cursor.execute(statement, (MOST_BROKEN,)).fetchall():
+                aggregate_id, newest = row["aggregate_id"], row["newest"]
+                first = 0 if newest is None else newest + 1
+                one = MissingEvents(aggregate_id.hex, first, row["version"], row["session_id"])
+                gone.setdefault(aggregate_id, one)
+        return list(gone.values())
+
     def take_the_lock(self, cursor: Cursor[DictRow]) -> None:
         """Let nobody append until the transaction ends."""
         cursor.execute(self._tables.sql("LOCK TABLE {events} IN EXCLUSIVE MODE"))
@@ -198,9 +261,11 @@ class DirectoryBuilder:
 
     name = DIRECTORY_MODEL
 
-    def __init__(self, real: Tables, made: Tables) -> None:
+    def __init__(self, log: PostgresStoredLog, real: Tables, made: Tables) -> None:
+        self._log = log
         self._real = real
         self._made = made
+        self._taken_over: set[int] = set()
 
     def begin(self, cursor: Cursor[DictRow]) -> None:
         """Make its tables, without what only readers need, and the function that fills them."""
@@ -225,8 +290,9 @@ class DirectoryBuilder:
                 place = {"id": as_uuid(event.originator_id), "version": event.originator_version}
                 cursor.execute(self._made.sql(_END), {**place, "head": event.chain})
 
-    def settle(self, cursor: Cursor[DictRow], upto: int) -> None:  # noqa: ARG002 - nothing is left to do
-        """Let the exchange know how much there is."""
+    def settle(self, cursor: Cursor[DictRow], upto: int) -> None:  # noqa: ARG002 - it is up to what was read
+        """Take over what only the former rows say, and let the exchange know how much there is."""
+        self._take_over(cursor)
         _analyze(cursor, self._made, ("sessions", "ended", "metadata", "by_metadata"))
 
     def finish(self, cursor: Cursor[DictRow], tail: Sequence[Positioned]) -> bool:
@@ -236,11 +302,26 @@ class DirectoryBuilder:
 
     def swap(self, cursor: Cursor[DictRow]) -> None:
         """Exchange what differs. What is indexed under a position that changes is indexed anew."""
+        self._take_over(cursor)
+        for row in cursor.execute(_between(_OTHER_HEADS, self._real, self._made), (MOST_BROKEN,)).fetchall():
+            self._log.links.note_broken(row["aggregate_id"], row["version"])
         for name in ("recall", "recall_mark"):
             cursor.execute(_between(_FORGET, self._real, self._made, recall=self._real.names[name]))
         _exchange(cursor, self._real, self._made, ("ended", "sessions", "metadata", "by_metadata"))
         cursor.execute(self._real.sql(_GO_ON_BEHIND), (self._real.regclass("sessions"),))
         rules.write(cursor, self._real, self.name, DIRECTORY_RULE)
+
+    def _take_over(self, cursor: Cursor[DictRow]) -> None:
+        """Count messages that cannot be read, and keep the head of a session whose newest event cannot."""
+        new = [place for position, place in self._log.unreadable.items() if position not in self._taken_over]
+        self._taken_over.update(self._log.unreadable)
+        if not new:
+            return
+        for aggregate_id, version in new:
+            if self._log.said(cursor, aggregate_id, version, version):
+                cursor.execute(self._made.sql(catching_up.COUNT_MESSAGE), (aggregate_id,))
+        if not self._real.missing(cursor, ("sessions",)):
+            cursor.execute(_between(_KEEP_HEADS, self._real, self._made), _columns(new))
 
 
 class LedgerBuilder:
@@ -248,7 +329,8 @@ class LedgerBuilder:
 
     name = LEDGER_MODEL
 
-    def __init__(self, real: Tables, made: Tables) -> None:
+    def __init__(self, log: PostgresStoredLog, real: Tables, made: Tables) -> None:
+        self._log = log
         self._real = real
         self._made = made
 
@@ -258,10 +340,16 @@ class LedgerBuilder:
 
     def apply(self, cursor: Cursor[DictRow], page: Sequence[Positioned]) -> None:
         """Go on by a page."""
-        ledger.follow(cursor, self._made, (item.event for item in page if item.event is not None))
+        events = [item.event for item in page if item.event is not None]
+        for aggregate_id, event_id, first, second in ledger.follow(cursor, self._made, events):
+            self._log.note_repeat(cursor, aggregate_id, event_id, first, second)
+        for event in events:
+            if isinstance(event, SessionDeleted):
+                self._log.forget_repeats(as_uuid(event.originator_id))
 
-    def settle(self, cursor: Cursor[DictRow], upto: int) -> None:  # noqa: ARG002 - nothing is left to do
-        """Let the exchange know how much there is."""
+    def settle(self, cursor: Cursor[DictRow], upto: int) -> None:  # noqa: ARG002 - it is up to what was read
+        """Take over what only the former entries say, and let the exchange know how much there is."""
+        self._take_over(cursor)
         _analyze(cursor, self._made, ("ids",))
 
     def finish(self, cursor: Cursor[DictRow], tail: Sequence[Positioned]) -> bool:
@@ -271,7 +359,14 @@ class LedgerBuilder:
 
     def swap(self, cursor: Cursor[DictRow]) -> None:
         """Exchange what differs."""
+        self._take_over(cursor)
         _exchange(cursor, self._real, self._made, ("ids",))
+
+    def _take_over(self, cursor: Cursor[DictRow]) -> None:
+        """The former entry of an event that cannot be read still says its id."""
+        if self._log.unreadable and not self._real.missing(cursor, ("ids",)):
+            statement = _between(_KEEP_IDS, self._real, self._made, real_ids=self._real.names["ids"])
+            cursor.execute(statement, _columns(self._log.unreadable.values()))
 
 
 class ViewBuilder:
@@ -412,6 +507,12 @@ def _between(statement: LiteralString, real: Tables, made: Tables, **others: sql
         **others,
     }
     return sql.SQL(statement).format(**names)
+
+
+def _columns(places: Iterable[tuple[UUID, int]]) -> tuple[list[UUID], list[int]]:
+    """Sessions and versions, each in a list."""
+    held = list(places)
+    return [aggregate_id for aggregate_id, _ in held], [version for _, version in held]
 
 
 def _analyze(cursor: Cursor[DictRow], made: Names, names: Sequence[str]) -> None:

@@ -20,12 +20,13 @@ from psycopg.rows import DictRow
 
 from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import unlocked
-from turnlog.application.stored_events import event_of
+from turnlog.application.stored_events import event_of, is_of_newer_version, require_rows
 from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
     EventIdTaken,
+    MessageAppended,
     SessionDeleted,
     SessionOpened,
     StreamEvent,
@@ -65,6 +66,12 @@ _IS_BEHIND: Final[LiteralString] = """
 _NEXT: Final[LiteralString] = """
     SELECT * FROM {events} WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 """
+
+_IN_FRONT: Final[LiteralString] = """
+    SELECT * FROM {events} WHERE notification_id < %s ORDER BY notification_id DESC LIMIT %s
+"""
+
+COUNT_MESSAGE: Final[LiteralString] = "UPDATE {sessions} SET messages = messages + 1 WHERE aggregate_id = %s"
 
 _DUE: Final[LiteralString] = """
     SELECT stored.* FROM {due} JOIN {events} AS stored
@@ -158,8 +165,9 @@ class CaughtUpRows:
         page = cursor.execute(self.tables.sql(_NEXT), (after, _PAGE)).fetchall()
         if not page:
             return False
-        events = list(session_events(self.mapper, page))
+        events = readable_events(cursor, self.tables, self.mapper, page, knows_kinds=True)
         apply(cursor, self.tables, events)
+        count_unread(cursor, self.tables, page, events)
         for event in events:
             if _asks_for_erasure(event):
                 values = (as_uuid(event.originator_id), event.originator_version)
@@ -219,25 +227,55 @@ def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[Stream
         cursor.execute(names.sql("SELECT {write_rows}(%s::json, NULL)"), (changes.as_json()[0],))
 
 
-def readable_events(mapper: Mapper[Any], rows: Iterable[DictRow]) -> Iterable[StreamEvent]:
+def readable_events(
+    cursor: Cursor[DictRow],
+    names: tables.Tables,
+    mapper: Mapper[Any],
+    rows: Sequence[DictRow],
+    *,
+    knows_kinds: bool = False,
+) -> list[StreamEvent]:
     """The same; one that cannot be read is said in the log of the process.
 
-    It must not keep the healthy sessions from being used. Where none can be read, as under another key, that
-    is an error.
+    It must not keep the healthy sessions from being used. Where none can be read, nor any in front of them,
+    as under another key, that is an error; with `knows_kinds` an event of a newer version is one.
     """
+    found: list[StreamEvent] = []
     failed: list[UnreadableEventError] = []
-    has_read = False
     for row in rows:
         try:
             for event in session_events(mapper, [row]):
-                has_read = True
-                yield event
+                require_rows(event)
+                found.append(event)
         except UnreadableEventError as error:
+            if knows_kinds and is_of_newer_version(error):
+                raise
             failed.append(error)
-    if failed and not has_read:
+    if failed and not found and not _reads_some(cursor, names, mapper, rows[0]["notification_id"]):
         raise failed[0]
     for one in failed:
         _logger.warning("Rows about sessions are made without an event: %s", one)
+    return found
+
+
+def _reads_some(cursor: Cursor[DictRow], names: tables.Tables, mapper: Mapper[Any], before: int) -> bool:
+    """Whether any of the events in front of a row can be read."""
+    for row in cursor.execute(names.sql(_IN_FRONT), (before, _PAGE)).fetchall():
+        with suppress(UnreadableEventError):
+            if list(session_events(mapper, [row])):
+                return True
+    return False
+
+
+def count_unread(
+    cursor: Cursor[DictRow], names: tables.Tables, rows: Iterable[DictRow], read: Iterable[StreamEvent]
+) -> None:
+    """Of a message that cannot be read only that it is one is known."""
+    known = {(event.originator_id, event.originator_version) for event in read}
+    for row in rows:
+        is_message = row["topic"] == MessageAppended.TOPIC
+        if is_message and (row["originator_id"], row["originator_version"]) not in known:
+            cursor.execute(names.sql(COUNT_MESSAGE), (as_uuid(row["originator_id"]),))
 
 
 def _asks_for_erasure(event: object) -> bool:
@@ -317,7 +355,7 @@ def make_missing(
         eraser.remember_all(cursor, names, mapper)
     while "ids" in missing and (page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall()):
         last = page[-1]["notification_id"]
-        ledger.follow(cursor, names, readable_events(mapper, page))
+        ledger.follow(cursor, names, readable_events(cursor, names, mapper, page))
 
 
 def make_all(
@@ -340,9 +378,10 @@ def make_all(
     index, last = recall.PostgresRecallIndex(recorder.datastore, mapper, names), 0
     while page := cursor.execute(names.sql(_NEXT), (last, _PAGE)).fetchall():
         last = page[-1]["notification_id"]
-        events = list(readable_events(mapper, page))
+        events = readable_events(cursor, names, mapper, page)
         ledger.follow(cursor, names, events)
         apply(cursor, names, events)
+        count_unread(cursor, names, page, events)
         for row in page:
             if row["topic"] in (SessionDeleted.TOPIC, ContentRedacted.TOPIC):
                 with suppress(UnreadableEventError):

@@ -14,6 +14,7 @@ from turnlog.application.projections.comparing import (
     ERASURES,
     MOST,
     ComparedRows,
+    Indexed,
     Unequal,
     of_lost,
     of_rule,
@@ -47,14 +48,14 @@ _VIEW_MESSAGES: Final[LiteralString] = """
     SELECT aggregate_id, place, version, event_id, role, branch, synthetic FROM {view_messages}
 """
 
-_SELECTS: Final[dict[str, tuple[tuple[str, LiteralString], ...]]] = {
+_SELECTS: Final[dict[str, tuple[tuple[str, str, LiteralString], ...]]] = {
     DIRECTORY_MODEL: (
-        ("a row", _DIRECTORY),
-        ("a row of a deleted session", _ENDED),
-        ("a metadata entry", _METADATA),
+        ("row", "rows", _DIRECTORY),
+        ("deletion", "deletions", _ENDED),
+        ("metadata entry", "metadata entries", _METADATA),
     ),
-    VIEW_MODEL: (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
-    LEDGER_MODEL: (("an event id", _LEDGER),),
+    VIEW_MODEL: (("row", "rows", _VIEWS), ("message", "messages", _VIEW_MESSAGES)),
+    LEDGER_MODEL: (("event id", "event ids", _LEDGER),),
 }
 
 _RECALL: Final[LiteralString] = """
@@ -125,16 +126,16 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
             is_lost = name == DIRECTORY_MODEL and is_directory_lost(cursor, self._real)
             made_by = LOST if is_lost else rules.rule_of(cursor, names, name)
             if name not in gone and made_by is not None and made_by != rule:
-                yield name, of_rule(made_by, rule)
+                yield name, of_rule(name, made_by, rule)
 
     def unequal(self, cursor: Cursor[DictRow], model: str) -> Iterator[Unequal]:
         """What is in one of the tables only."""
         names = (self._real_view, self._made_view) if model == VIEW_MODEL else (self._real, self._made)
-        for kind, select in _SELECTS[model]:
+        for kind, kinds, select in _SELECTS[model]:
             real, made = (sql.SQL(select).format(**one.names) for one in names)
-            yield Unequal(kind, _only(cursor, real, made), _only(cursor, made, real))
+            yield Unequal(kind, kinds, _only(cursor, real, made), _only(cursor, made, real))
 
-    def of_recall(self, cursor: Cursor[DictRow]) -> Iterator[tuple[str, UUID | None]]:
+    def of_recall(self, cursor: Cursor[DictRow]) -> Iterator[Indexed]:
         """Blocks of messages whose trigrams differ."""
         statement = sql.SQL(_RECALL).format(
             real=self._real.names["recall"],
@@ -143,8 +144,7 @@ class PostgresComparedRows(ComparedRows[Cursor[DictRow]]):
             made_sessions=self._made.names["sessions"],
         )
         for row in cursor.execute(statement, (MOST,)).fetchall():
-            what = "are not indexed" if row["is_missing"] else "are indexed as the log does not have them"
-            yield f"the messages at versions {row['first']} to {row['last']} {what}", row["aggregate_id"]
+            yield Indexed(row["aggregate_id"], row["first"], row["last"], row["is_missing"])
 
     def views(self, cursor: Cursor[DictRow], after: UUID | None) -> list[tuple[UUID, int]]:
         """The next sessions."""

@@ -19,11 +19,10 @@ from turnlog.application.projections.maintaining import (
     MODELS,
     Comparison,
     Progress,
-    ReadModels,
     Rebuilt,
     wanted_models,
 )
-from turnlog.application.projections.replaying import Builder, Replay
+from turnlog.application.projections.replaying import Builder, Replay, ReplayedModels
 from turnlog.application.projections.view_store import TRACKED_AS
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.domain.errors import InvalidSettingError, StorageError
@@ -38,7 +37,8 @@ from turnlog.infrastructure.postgres.building import (
     create_rows,
 )
 from turnlog.infrastructure.postgres.catching_up import KIND, CaughtUpRows, is_directory_lost
-from turnlog.infrastructure.postgres.comparing import PostgresComparedRows, lost
+from turnlog.infrastructure.postgres.comparing import PostgresComparedRows
+from turnlog.infrastructure.postgres.comparing import lost as lost_tables
 from turnlog.infrastructure.postgres.recorder import SessionRows, has_session_rows
 from turnlog.infrastructure.postgres.tracking import limit_waiting
 from turnlog.infrastructure.postgres.view import PostgresViewStore
@@ -52,7 +52,7 @@ _TRACKED: Final[LiteralString] = """
 """
 
 
-class PostgresReadModels(ReadModels):
+class PostgresReadModels(ReplayedModels[PostgresStoredLog]):
     """The read models of the database that an application stores its events in.
 
     The view is that of the store in `turnlog_views`; where this follows another application, that of the
@@ -87,20 +87,23 @@ class PostgresReadModels(ReadModels):
             with self._recorder.datastore.get_connection() as connection:
                 cursor = connection.cursor()
                 view_tables = self._view_store(cursor).tables
-                return lost(cursor, self._tables(kind)[0], view_tables, has_ledger=not kind)
+                return lost_tables(cursor, self._tables(kind)[0], view_tables, has_ledger=not kind)
 
     def rebuild(
         self, models: Collection[str] | None = None, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
         """Make the models anew in temporary tables, then exchange what differs in one transaction."""
         with storage_errors():
-            wanted = self._wanted(models)
+            wanted, gone = self._wanted(models), self._gone()
             if isinstance(self._recorder, SessionRows):
                 self._recorder.complete(self._log.mapper)
             rows = self._caught_up_rows()
             with self._connection() as connection:
                 with _transaction(connection) as cursor:
                     store = self._view_store(cursor)
+                    told, _ = self._tables("" if rows is None else KIND)
+                    for missing in self._log.ends_gone(cursor, told, store.tables):
+                        self._log.links.note(missing)
                 builders = self._builders(wanted, store, is_caught_up=rows is not None)
                 names = [builder.name for builder in builders]
                 replay = Replay(
@@ -112,16 +115,8 @@ class PostgresReadModels(ReadModels):
                         store.reset_position(cursor, newest) if ViewBuilder.name in names else None
                     ),
                 )
-                position = replay.run(progress)
-        return tuple(Rebuilt(name, position, position) for name in names)
-
-    def broken_links(self) -> tuple[tuple[str, int], ...]:
-        """Events that rebuilds found not to follow on those in front of them."""
-        return tuple(self._log.links.broken)
-
-    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
-        """Events that rebuilds could not read."""
-        return tuple((aggregate_id.hex, version) for aggregate_id, version in self._log.unreadable.values())
+                position, events = replay.run(progress)
+        return tuple(Rebuilt(name, events, position, name in gone) for name in names)
 
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
@@ -133,11 +128,11 @@ class PostgresReadModels(ReadModels):
                 cursor.execute("SET TRANSACTION READ WRITE")  # for the temporary tables
                 create_rows(cursor, made)
                 views = ViewBuilder(self._view_store(cursor).tables)
-                gone = lost(cursor, real, views.real, has_ledger=not kind)
+                gone = lost_tables(cursor, real, views.real, has_ledger=not kind)
                 there = tuple(name for name in self._present(cursor) if name not in gone)
                 builders: list[Builder[Cursor[DictRow]]] = [views]
                 if not is_directory_lost(cursor, real):
-                    builders.insert(0, DirectoryBuilder(real, made))
+                    builders.insert(0, DirectoryBuilder(log, real, made))
                 else:
                     there = tuple(name for name in there if name not in (DirectoryBuilder.name, "recall"))
                 if "recall" in there:
@@ -145,13 +140,20 @@ class PostgresReadModels(ReadModels):
                         RecallBuilder(log, self._recorder, kind, with_directory=True, like_the_real_one=True)
                     )
                 if LEDGER_MODEL in there:
-                    builders.append(LedgerBuilder(real, made))
+                    builders.append(LedgerBuilder(log, real, made))
                 for builder in builders:
                     builder.begin(cursor)
             rows = PostgresComparedRows(real, made, views.real, views.made, has_ledger=not kind)
             with _transaction(connection, _ONE_READ) as cursor:
                 stops = self._stops(cursor, there, real if kind else None, views)
                 return Compared(log, rows, builders, stops).run(cursor, progress)
+
+    def _gone(self) -> frozenset[str]:
+        """The models of which tables were dropped, also where empty ones are in their place by now."""
+        gone, kind = frozenset(self.lost()), "" if has_session_rows(self._recorder) else KIND
+        with self._recorder.datastore.get_connection() as connection:
+            is_lost = is_directory_lost(connection.cursor(), self._tables(kind)[0])
+        return gone | {DirectoryBuilder.name} if is_lost else gone
 
     def _wanted(self, models: Collection[str] | None) -> frozenset[str]:
         has_rows = isinstance(self._recorder, SessionRows) or has_session_rows(self._recorder)
@@ -170,13 +172,13 @@ class PostgresReadModels(ReadModels):
         with_directory = "directory" in models or ("recall" in models and is_caught_up)
         builders: list[Builder[Cursor[DictRow]]] = []
         if with_directory:
-            builders.append(DirectoryBuilder(*self._tables(kind)))
+            builders.append(DirectoryBuilder(self._log, *self._tables(kind)))
         if "view" in models:
             builders.append(ViewBuilder(store.tables))
         if "recall" in models:
             builders.append(RecallBuilder(self._log, self._recorder, kind, with_directory=with_directory))
         if LEDGER_MODEL in models:
-            builders.append(LedgerBuilder(*self._tables("")))
+            builders.append(LedgerBuilder(self._log, *self._tables("")))
         return builders
 
     def _tables(self, kind: str) -> tuple[tables.Tables, tables.Tables]:
@@ -220,7 +222,7 @@ class PostgresReadModels(ReadModels):
             "view": has(self._view_store(cursor).tables, "views"),
             "recall": has_rows and self._keeps_recall,
             "directory": has_rows,
-            LEDGER_MODEL: keeps_rows and has(real, "ids"),
+            LEDGER_MODEL: keeps_rows,
         }
         return tuple(name for name in MODELS if held[name])
 

@@ -7,7 +7,7 @@ of the transaction writes these too. They are gone with the connection, whatever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from eventsourcing.persistence import Mapper, StoredEvent
@@ -16,6 +16,8 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections import replaying
 from turnlog.application.projections.batches import Positioned, by_stream
+from turnlog.application.projections.links import MOST as MOST_BROKEN
+from turnlog.application.projections.maintaining import MissingEvents
 from turnlog.application.projections.replaying import StoredLog
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_rows import follow
@@ -31,6 +33,26 @@ from turnlog.domain.events import (
 )
 from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall, rules, view
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS, tracked
+
+_STREAM_OF: Final = {
+    True: "lower(hex(aggregate_id))",
+    False: "lower(substr(hex(aggregate_id), 1, 8) || '-' || substr(hex(aggregate_id), 9, 4) || '-' || "
+    "substr(hex(aggregate_id), 13, 4) || '-' || substr(hex(aggregate_id), 17, 4) || '-' || "
+    "substr(hex(aggregate_id), 21))",
+}
+"""What the table of events has for an id, where its ids are UUIDs and where they are texts."""
+
+
+_KEEP_HEAD: Final = """
+    UPDATE temp.turnlog_sessions SET (version, head, modified_at) = (
+        SELECT version, head, modified_at FROM main.turnlog_sessions AS former
+        WHERE former.aggregate_id = temp.turnlog_sessions.aggregate_id
+    )
+    WHERE aggregate_id = ?1 AND version < ?2 AND EXISTS (
+        SELECT 1 FROM main.turnlog_sessions AS former
+        WHERE former.aggregate_id = ?1 AND former.version = ?2
+    )
+"""
 
 
 class SqliteStoredLog(StoredLog[SQLiteCursor]):
@@ -84,6 +106,28 @@ class SqliteStoredLog(StoredLog[SQLiteCursor]):
         row = cursor.fetchone()
         return row["originator_id"], row["originator_version"]
 
+    def ends_gone(self, cursor: SQLiteCursor) -> list[MissingEvents]:
+        """Of sessions whose newest event is not there that a row tells of, the events from it back to the
+        newest one that is."""
+        gone: dict[UUID, MissingEvents] = {}
+        stream = _STREAM_OF[self.recorder.datastore.originator_id_type == "uuid"]
+        for table, name in (("turnlog_sessions", "session_id"), ("turnlog_views", "NULL")):
+            if not rules.has_tables(cursor, table):
+                continue
+            cursor.execute(
+                f"SELECT aggregate_id, version, {name} AS session_id, (SELECT max(originator_version) "  # noqa: S608
+                f"FROM {self.table} WHERE originator_id = {stream}) AS newest FROM main.{table} AS told "
+                f"WHERE NOT EXISTS (SELECT 1 FROM {self.table} WHERE originator_id = {stream} "
+                "AND originator_version = told.version) LIMIT ?",
+                (MOST_BROKEN,),
+            )
+            for key, version, session_id, newest in map(tuple, cursor.fetchall()):
+                first = 0 if newest is None else newest + 1
+                one = MissingEvents(UUID(bytes=key).hex, first, version, session_id or None)
+                if first <= version:
+                    gone.setdefault(UUID(bytes=key), one)
+        return list(gone.values())
+
     def is_deleted_behind(self, cursor: SQLiteCursor, aggregate_id: UUID, position: int) -> bool:
         """Whether the session was deleted behind this position."""
         cursor.execute(
@@ -105,14 +149,17 @@ class SqliteStoredLog(StoredLog[SQLiteCursor]):
 class DirectoryBuilder:
     """The directory. What is known of erased sessions is taken over from the former one: the log has it not.
 
-    So each session keeps its position, by which the index of what was said knows it.
+    So each session keeps its position, by which the index of what was said knows it. Where the former one is
+    lost, an erased session has a row that only says when it ended, and its head.
     """
 
     name = directory.DIRECTORY_MODEL
 
-    def __init__(self, *, is_caught_up: bool = False) -> None:
+    def __init__(self, log: SqliteStoredLog, *, is_caught_up: bool = False) -> None:
+        self._log = log
         self._is_caught_up = is_caught_up
         self._has_former = True
+        self._taken_over: set[int] = set()
         self._tracked = 0
         self._ends: list[tuple[int, SessionDeleted | ContentRedacted]] = []
 
@@ -128,19 +175,24 @@ class DirectoryBuilder:
         if self._is_caught_up:
             self._note_ends(page)
         for aggregate_id, events in by_stream(page).items():
-            is_erased = isinstance(events[0], EventErased) and events[0].originator_version == 0
-            if is_erased and self._has_former:
-                cursor.execute(
-                    "INSERT OR IGNORE INTO temp.turnlog_sessions SELECT * FROM main.turnlog_sessions "
-                    "WHERE aggregate_id = ? AND deleted = 1",
-                    (aggregate_id.bytes,),
-                )
+            first = events[0]
+            if isinstance(first, EventErased) and first.originator_version == 0:
+                if self._has_former:
+                    cursor.execute(
+                        "INSERT OR IGNORE INTO temp.turnlog_sessions SELECT * FROM main.turnlog_sessions "
+                        "WHERE aggregate_id = ? AND deleted = 1",
+                        (aggregate_id.bytes,),
+                    )
+                directory.insert_erased(cursor, aggregate_id, first)
             told = [event for event in events if not isinstance(event, EventErased)]
-            if told and (isinstance(told[0], SessionOpened) or directory.holds(cursor, aggregate_id)):
+            if told and isinstance(told[0], SessionOpened):
+                directory.insert(cursor, aggregate_id, told, self._former_position(cursor, aggregate_id))
+            elif told and directory.holds(cursor, aggregate_id):
                 directory.insert(cursor, aggregate_id, told)
 
-    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
-        """Nothing is left to do."""
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:  # noqa: ARG002 - it is up to what was read
+        """Take over what only the former rows say."""
+        self._take_over(cursor)
 
     def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
         """Apply the last events."""
@@ -149,12 +201,21 @@ class DirectoryBuilder:
 
     def swap(self, cursor: SQLiteCursor) -> None:
         """Exchange the rows. Where positions change or were lost, the index that knows them is built anew."""
+        self._take_over(cursor)
         cursor.execute(
             "SELECT 1 FROM temp.turnlog_sessions AS new LEFT JOIN main.turnlog_sessions AS former "
             "USING (aggregate_id) WHERE former.position IS NOT new.position LIMIT 1"
         )
         if cursor.fetchone() is not None and rules.has_tables(cursor, "turnlog_recall_mark"):
             cursor.execute("DELETE FROM main.turnlog_recall_mark")
+        cursor.execute(
+            "SELECT aggregate_id, new.version FROM temp.turnlog_sessions AS new "
+            "JOIN main.turnlog_sessions AS former USING (aggregate_id) "
+            "WHERE former.version = new.version AND former.head <> new.head LIMIT ?",
+            (MOST_BROKEN,),
+        )
+        for key, version in map(tuple, cursor.fetchall()):
+            self._log.links.note_broken(UUID(bytes=key), version)
         _exchange(cursor, directory.CREATE)
         rules.write(cursor, self.name, directory.DIRECTORY_RULE)
         if self._is_caught_up:
@@ -166,6 +227,29 @@ class DirectoryBuilder:
                     eraser.remember(cursor, event, eraser.DUE)
                 else:
                     eraser.remember_redaction(cursor, event, eraser.DUE)
+
+    def _former_position(self, cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:
+        """Where the session was, if that is in the order of the log."""
+        if not self._has_former:
+            return None
+        cursor.execute(
+            "SELECT position FROM main.turnlog_sessions WHERE aggregate_id = ? "
+            "AND position > (SELECT coalesce(max(position), 0) FROM temp.turnlog_sessions)",
+            (aggregate_id.bytes,),
+        )
+        row = cursor.fetchone()
+        return None if row is None else int(row[0])
+
+    def _take_over(self, cursor: SQLiteCursor) -> None:
+        """Count messages that cannot be read, and keep the head of a session whose newest event cannot."""
+        for place, (aggregate_id, version) in self._log.unreadable.items():
+            if place in self._taken_over:
+                continue
+            self._taken_over.add(place)
+            if self._log.said(cursor, aggregate_id, version, version):
+                directory.count_message(cursor, aggregate_id)
+            if self._has_former:
+                cursor.execute(_KEEP_HEAD, (aggregate_id.bytes, version))
 
     def _note_ends(self, page: Sequence[Positioned]) -> None:
         """Deletions and redactions that nobody has remembered yet: whoever moves the tracking row has to."""
@@ -195,10 +279,14 @@ class LedgerBuilder:
     def apply(self, cursor: SQLiteCursor, page: Sequence[Positioned]) -> None:
         """Go on by a page."""
         for aggregate_id, events in by_stream(page).items():
-            ledger.follow(cursor, aggregate_id, events)
+            for event_id, first, second in ledger.follow(cursor, aggregate_id, events):
+                self._log.note_repeat(cursor, aggregate_id, event_id, first, second)
+            if isinstance(events[-1], SessionDeleted):
+                self._log.forget_repeats(aggregate_id)
 
-    def settle(self, cursor: SQLiteCursor, upto: int) -> None:
-        """Nothing is left to do."""
+    def settle(self, cursor: SQLiteCursor, upto: int) -> None:  # noqa: ARG002 - it is up to what was read
+        """Take over what only the former entries say."""
+        self._take_over(cursor)
 
     def finish(self, cursor: SQLiteCursor, tail: Sequence[Positioned]) -> bool:
         """Apply the last events."""
@@ -206,14 +294,18 @@ class LedgerBuilder:
         return True
 
     def swap(self, cursor: SQLiteCursor) -> None:
-        """Exchange the rows. The former one of an event that cannot be read still says its id."""
+        """Exchange the rows."""
+        self._take_over(cursor)
+        _exchange(cursor, ledger.CREATE)
+
+    def _take_over(self, cursor: SQLiteCursor) -> None:
+        """The former entry of an event that cannot be read still says its id."""
         if rules.has_tables(cursor, "turnlog_event_ids"):
             cursor.executemany(
                 "INSERT OR IGNORE INTO temp.turnlog_event_ids SELECT * FROM main.turnlog_event_ids "
                 "WHERE aggregate_id = ? AND version = ?",
                 [(stream.bytes, version) for stream, version in self._log.unreadable.values()],
             )
-        _exchange(cursor, ledger.CREATE)
 
 
 class ViewBuilder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,12 +17,13 @@ from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent, Track
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteTrackingRecorder
 
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.application.stored_events import event_of
+from turnlog.application.stored_events import event_of, is_of_newer_version, require_rows
 from turnlog.domain.errors import StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
     EventIdTaken,
+    MessageAppended,
     SessionDeleted,
     SessionOpened,
     StreamEvent,
@@ -132,22 +134,44 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         pending = eraser.overwrite_content(cursor, self._events, self._mapper, redaction)
         eraser.remember_redaction(cursor, redaction, eraser.ANEW if anew else pending)
 
-    def _readable(self, rows: Iterable[Any]) -> Iterator[StreamEvent | None]:
+    def _readable(
+        self, cursor: SQLiteCursor, rows: Sequence[Any], *, knows_kinds: bool = False
+    ) -> Iterator[StreamEvent | None]:
         """The events of these rows; one that cannot be read is said in the log of the process.
 
-        It must not keep the healthy sessions from being used. Where none can be read, as under another key,
-        that is an error.
+        It must not keep the healthy sessions from being used. Where none can be read, nor any in front of
+        them, as under another key, that is an error; with `knows_kinds` an event of a newer version is one.
         """
         failed: list[UnreadableEventError] = []
         has_read = False
         for row in rows:
             try:
                 event = self._event(row)
-                has_read = has_read or event is not None
+                if event is not None:
+                    require_rows(event)
+                    has_read = True
                 yield event
             except UnreadableEventError as error:
+                if knows_kinds and is_of_newer_version(error):
+                    raise
                 failed.append(error)
-        _say(failed, has_read)
+        if failed and not has_read and not self._reads_some(cursor, rows[0]["rowid"]):
+            raise failed[0]
+        for one in failed:
+            _logger.warning("Rows about sessions are made without an event: %s", one)
+
+    def _reads_some(self, cursor: SQLiteCursor, before: int) -> bool:
+        """Whether any of the events in front of a row can be read."""
+        cursor.execute(
+            "SELECT rowid, originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",
+            (before, _PAGE),
+        )
+        for row in cursor.fetchall():
+            with suppress(UnreadableEventError):
+                if self._event(row) is not None:
+                    return True
+        return False
 
     def make_missing(self, cursor: SQLiteCursor, missing: Collection[str]) -> None:
         """Fill these tables, which were missing, from the log, in the caller's transaction."""
@@ -159,7 +183,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             self._note_ids(cursor, page)
 
     def _note_ids(self, cursor: SQLiteCursor, page: Sequence[Any]) -> None:
-        for aggregate_id, events in by_stream(self._readable(page)).items():
+        for aggregate_id, events in by_stream(self._readable(cursor, page)).items():
             ledger.follow(cursor, aggregate_id, events)
 
     def make_all(self, cursor: SQLiteCursor) -> None:
@@ -174,9 +198,8 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         while page := self._page(cursor, last):
             last = page[-1]["rowid"]
             self._note_ids(cursor, page)
-            missing = (row for row in page if row["rowid"] > tracked)
-            for aggregate_id, events in by_stream(self._readable(missing)).items():
-                apply(cursor, aggregate_id, events)
+            if missing := [row for row in page if row["rowid"] > tracked]:
+                self._apply(cursor, missing)
         for stored_id in eraser.with_state(cursor, eraser.DUE):
             self.overwrite(cursor, stored_id, eraser.COPIES)
         for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
@@ -218,10 +241,26 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         page = self._page(cursor, self._max_tracking_id(TRACKED_AS, cursor) or 0)
         if not page:
             return False
-        for aggregate_id, events in by_stream(map(self._event, page)).items():
-            apply(cursor, aggregate_id, events)
+        self._apply(cursor, page, knows_kinds=True)
         self._insert_tracking(cursor, Tracking(TRACKED_AS, page[-1]["rowid"]))
         return len(page) == _PAGE
+
+    def _apply(self, cursor: SQLiteCursor, page: Sequence[Any], *, knows_kinds: bool = False) -> None:
+        """Write the rows that follow from these events. A session that is deleted and kept is not indexed.
+
+        Of a message that cannot be read only that it is one is known.
+        """
+        found = list(self._readable(cursor, page, knows_kinds=knows_kinds))
+        read = {(as_uuid(one.originator_id), one.originator_version) for one in found if one is not None}
+        for aggregate_id, events in by_stream(found).items():
+            apply(cursor, aggregate_id, events)
+            newest = events[-1]
+            if self.index is not None and isinstance(newest, SessionDeleted) and newest.keeps_content:
+                self.index.remove(cursor, aggregate_id, rewrite=False)
+        for row in page:
+            place = as_uuid(self.convert_originator_id(row["originator_id"])), row["originator_version"]
+            if row["topic"] == MessageAppended.TOPIC and place not in read:
+                directory.count_message(cursor, place[0])
 
     def _page(self, cursor: SQLiteCursor, after: int) -> list[Any]:
         """The next rows of the log."""
@@ -252,13 +291,6 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         return event
 
 
-def _say(failed: Sequence[UnreadableEventError], has_read: bool) -> None:
-    if failed and not has_read:
-        raise failed[0]
-    for error in failed:
-        _logger.warning("Rows about sessions are made without an event: %s", error)
-
-
 def lacks_only_ledger(cursor: SQLiteCursor) -> bool:
     """Whether all rows were kept, and the table of event ids is gone: nobody caught up with them."""
     names = tables(cursor)
@@ -279,9 +311,11 @@ def tracked(cursor: SQLiteCursor, name: str) -> int:
 def apply(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> None:
     """Write the directory's row, and remember a deletion that has to be completed.
 
-    Of a session that was erased before, nothing is known that could be listed.
+    Of a session that was erased before, only that is known.
     """
-    newest = events[-1]
+    first, newest = events[0], events[-1]
+    if isinstance(first, EventErased) and first.originator_version == 0:
+        directory.insert_erased(cursor, aggregate_id, first)
     if isinstance(newest, SessionDeleted) and not newest.keeps_content:
         eraser.remember(cursor, newest, eraser.DUE)
     for event in events:

@@ -13,6 +13,7 @@ from turnlog.application.projections.comparing import (
     ERASURES,
     MOST,
     ComparedRows,
+    Indexed,
     Unequal,
     of_lost,
     of_rule,
@@ -46,9 +47,12 @@ _VIEW_MESSAGES: Final = """
 _LEDGER: Final = "SELECT aggregate_id, event_id, version FROM {schema}.turnlog_event_ids"
 
 _SELECTS: Final = {
-    directory.DIRECTORY_MODEL: (("a row", _DIRECTORY), ("a metadata entry", _METADATA)),
-    VIEW_MODEL: (("a row", _VIEWS), ("a message", _VIEW_MESSAGES)),
-    LEDGER_MODEL: (("an event id", _LEDGER),),
+    directory.DIRECTORY_MODEL: (
+        ("row", "rows", _DIRECTORY),
+        ("metadata entry", "metadata entries", _METADATA),
+    ),
+    VIEW_MODEL: (("row", "rows", _VIEWS), ("message", "messages", _VIEW_MESSAGES)),
+    LEDGER_MODEL: (("event id", "event ids", _LEDGER),),
 }
 
 _VIEW_TABLES: Final = ("turnlog_views", "turnlog_view_messages")
@@ -105,15 +109,15 @@ class SqliteComparedRows(ComparedRows[SQLiteCursor]):
             is_lost = name == directory.DIRECTORY_MODEL and directory.is_lost(cursor)
             made_by = LOST if is_lost else rules.rule_of(cursor, name)
             if name not in gone and made_by is not None and made_by != rule:
-                yield name, of_rule(made_by, rule)
+                yield name, of_rule(name, made_by, rule)
 
     def unequal(self, cursor: SQLiteCursor, model: str) -> Iterator[Unequal]:
         """What is in one of the tables only."""
-        for kind, select in _SELECTS[model]:
+        for kind, kinds, select in _SELECTS[model]:
             real, made = select.format(schema="main"), select.format(schema="temp")
-            yield Unequal(kind, _only(cursor, real, made), _only(cursor, made, real))
+            yield Unequal(kind, kinds, _only(cursor, real, made), _only(cursor, made, real))
 
-    def of_recall(self, cursor: SQLiteCursor) -> Iterator[tuple[str, UUID | None]]:
+    def of_recall(self, cursor: SQLiteCursor) -> Iterator[Indexed]:
         """Messages whose trigrams differ."""
         yield from _of_recall(cursor)
 
@@ -158,7 +162,7 @@ def _only(cursor: SQLiteCursor, one: str, other: str) -> dict[UUID, list[dict[st
     return found
 
 
-def _of_recall(cursor: SQLiteCursor) -> Iterator[tuple[str, UUID | None]]:
+def _of_recall(cursor: SQLiteCursor) -> Iterator[Indexed]:
     """Terms are compared by how many messages have them, then one by one."""
     made = recall.parts(cursor)
     cursor.execute("SELECT part FROM main.turnlog_recall_parts")
@@ -177,7 +181,7 @@ def _of_recall(cursor: SQLiteCursor) -> Iterator[tuple[str, UUID | None]]:
                 cursor.execute(f"DROP TABLE temp.turnlog_{kind}_{schema}_{part}")
 
 
-def _of_part(cursor: SQLiteCursor, part: int, schemas: Sequence[str]) -> Iterator[tuple[str, UUID | None]]:
+def _of_part(cursor: SQLiteCursor, part: int, schemas: Sequence[str]) -> Iterator[Indexed]:
     def terms(schema: str) -> str:
         return f"SELECT term, doc FROM temp.turnlog_row_{schema}_{part}"  # noqa: S608 - a number
 
@@ -200,9 +204,10 @@ def _of_part(cursor: SQLiteCursor, part: int, schemas: Sequence[str]) -> Iterato
             docs[schema] = {int(row[0]) for row in cursor.fetchall()}
         held["main"] |= docs["main"] - docs["temp"]
         held["temp"] |= docs["temp"] - docs["main"]
-    for schema, what in (("main", "is indexed as the log does not have it"), ("temp", "is not indexed")):
+    for schema in ("main", "temp"):
         for rowid in sorted(held[schema])[:MOST]:
             position, version = recall.place_of(part, rowid)
             cursor.execute("SELECT aggregate_id FROM turnlog_sessions WHERE position = ?", (position,))
             row = cursor.fetchone()
-            yield f"the message at version {version} {what}", None if row is None else UUID(bytes=row[0])
+            session = None if row is None else UUID(bytes=row[0])
+            yield Indexed(session, version, version, schema == "temp")

@@ -19,6 +19,7 @@ from turnlog.application.ports import RecordedHead, SessionRow
 from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import storage_errors
 from turnlog.domain.events import (
+    EventErased,
     ExpiryMoved,
     MessageAppended,
     MetadataUpdated,
@@ -83,9 +84,9 @@ CREATE = (
 TABLES: Final = ("turnlog_sessions", "turnlog_metadata", "turnlog_session_metadata")
 
 _OPEN = """
-    INSERT INTO turnlog_sessions (aggregate_id, namespace, session_id, created_at, modified_at,
+    INSERT INTO turnlog_sessions (position, aggregate_id, namespace, session_id, created_at, modified_at,
         expires_at, idle, version, head, messages)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 """
 
 _MOVE = """
@@ -155,8 +156,12 @@ def holds(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:
     return cursor.fetchone() is not None
 
 
-def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent]) -> bool:
+def insert(
+    cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent], position: int | None = None
+) -> bool:
     """Open or move on the row of one session by these events of its stream.
+
+    It is opened at this position, which is free, or behind all others.
 
     True when the row says that it was not deleted before; without that the list of erasures has to be asked.
     """
@@ -167,7 +172,15 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
         if isinstance(event, SessionOpened):
             opened_at = _micros(event.timestamp)
             expires_at = _micros_of_text(event.expires_at)
-            values = (key, event.namespace or "", event.session_id, opened_at, opened_at, expires_at)
+            values = (
+                position,
+                key,
+                event.namespace or "",
+                event.session_id,
+                opened_at,
+                opened_at,
+                expires_at,
+            )
             cursor.execute(_OPEN, (*values, event.idle, event.originator_version, event.chain))
             _set_metadata(cursor, key, event.content)
         elif isinstance(event, MessageAppended):
@@ -199,11 +212,31 @@ def insert(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEven
     return is_live
 
 
+def insert_erased(cursor: SQLiteCursor, aggregate_id: UUID, erased: EventErased) -> None:
+    """Make the row of a session of which only stubs are left, unless it has one; its tombstone completes it.
+
+    Until then it has no head.
+    """
+    opened_at = _micros(erased.timestamp)
+    cursor.execute(
+        "INSERT INTO turnlog_sessions (aggregate_id, namespace, session_id, created_at, modified_at, "
+        "version, head, messages, deleted) VALUES (?, '', '', ?, ?, 0, '', 0, 1) ON CONFLICT DO NOTHING",
+        (aggregate_id.bytes, opened_at, opened_at),
+    )
+
+
+def count_message(cursor: SQLiteCursor, aggregate_id: UUID) -> None:
+    """Count a message of which nothing else is known."""
+    cursor.execute(
+        "UPDATE turnlog_sessions SET messages = messages + 1 WHERE aggregate_id = ?", (aggregate_id.bytes,)
+    )
+
+
 def head_of(cursor: SQLiteCursor, aggregate_id: UUID) -> RecordedHead | None:
-    """The newest version and chain value of the session, None without a row."""
+    """The newest version and chain value of the session, None where no row tells them."""
     cursor.execute(
         "SELECT version, head, EXISTS (SELECT 1 FROM turnlog_erasures WHERE originator_id IN (?, ?) "
-        "AND purged = 1) AS is_purged FROM turnlog_sessions WHERE aggregate_id = ?",
+        "AND purged = 1) AS is_purged FROM turnlog_sessions WHERE aggregate_id = ? AND head <> ''",
         (aggregate_id.hex, str(aggregate_id), aggregate_id.bytes),
     )
     row = cursor.fetchone()

@@ -21,15 +21,14 @@ from turnlog.application.projections.maintaining import (
     MODELS,
     Comparison,
     Progress,
-    ReadModels,
     Rebuilt,
     wanted_models,
 )
-from turnlog.application.projections.replaying import Builder, Replay
+from turnlog.application.projections.replaying import Builder, Replay, ReplayedModels
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import InvalidSettingError, StorageError
-from turnlog.infrastructure.sqlite import recall, rules
+from turnlog.infrastructure.sqlite import directory, recall, rules
 from turnlog.infrastructure.sqlite.building import (
     DirectoryBuilder,
     LedgerBuilder,
@@ -39,13 +38,14 @@ from turnlog.infrastructure.sqlite.building import (
 )
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
 from turnlog.infrastructure.sqlite.catching_up import CaughtUpRows
-from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, lost, stops
+from turnlog.infrastructure.sqlite.comparing import SqliteComparedRows, stops
+from turnlog.infrastructure.sqlite.comparing import lost as lost_tables
 from turnlog.infrastructure.sqlite.recorder import SessionRows
 from turnlog.infrastructure.sqlite.secure import secure, take_the_lock
 from turnlog.infrastructure.sqlite.view import SqliteViewStore
 
 
-class SqliteReadModels(ReadModels):
+class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
     """The read models of the file that an application stores its events in."""
 
     def __init__(self, app: Application[UUID]) -> None:
@@ -71,22 +71,33 @@ class SqliteReadModels(ReadModels):
             LEDGER_MODEL: "turnlog_event_ids",
         }
         with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
-            found = tuple(name for name in MODELS if rules.has_tables(cursor, tables[name]))
+            gone = lost_tables(cursor)
+            found = tuple(name for name in MODELS if name in gone or rules.has_tables(cursor, tables[name]))
         return found if recall.is_supported() else tuple(name for name in found if name != "recall")
 
     def lost(self) -> Mapping[str, Sequence[str]]:
         """By model the tables that were dropped."""
         with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
-            return lost(cursor)
+            return lost_tables(cursor)
+
+    def _gone(self) -> frozenset[str]:
+        """The models of which tables were dropped, also where empty ones are in their place by now."""
+        with storage_errors(), self._recorder.datastore.transaction(commit=False) as cursor:
+            gone = frozenset(lost_tables(cursor))
+            return gone | {DirectoryBuilder.name} if directory.is_lost(cursor) else gone
 
     def rebuild(
         self, models: Collection[str] | None = None, progress: Progress | None = None
     ) -> tuple[Rebuilt, ...]:
         """Make the models anew in temporary tables, then exchange them in one transaction."""
+        gone = self._gone()
         if isinstance(self._recorder, SessionRows):
             self._recorder.complete(self._log.mapper)
         with storage_errors(), self._connection() as connection:
             builders = self._builders(connection, models)
+            with connection.transaction(commit=False) as cursor:
+                for missing in self._log.ends_gone(cursor):
+                    self._log.links.note(missing)
             replay = Replay(
                 self._log,
                 builders,
@@ -94,16 +105,8 @@ class SqliteReadModels(ReadModels):
                 _take_the_lock,
                 lambda cursor, newest: self._track(cursor, builders, newest),
             )
-            position = replay.run(progress)
-        return tuple(Rebuilt(builder.name, position, position) for builder in builders)
-
-    def broken_links(self) -> tuple[tuple[str, int], ...]:
-        """Events that rebuilds found not to follow on those in front of them."""
-        return tuple(self._log.links.broken)
-
-    def unreadable_events(self) -> tuple[tuple[str, int], ...]:
-        """Events that rebuilds could not read."""
-        return tuple((aggregate_id.hex, version) for aggregate_id, version in self._log.unreadable.values())
+            position, events = replay.run(progress)
+        return tuple(Rebuilt(one.name, events, position, one.name in gone) for one in builders)
 
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
@@ -115,7 +118,7 @@ class SqliteReadModels(ReadModels):
             log = SqliteStoredLog(self._recorder, self._log.mapper, lenient=True)
             index = self._index()
             made = stops(cursor, index, log.newest(cursor))
-            builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(), ViewBuilder()]
+            builders: list[Builder[SQLiteCursor]] = [DirectoryBuilder(log), ViewBuilder()]
             if LEDGER_MODEL in made:
                 builders.append(LedgerBuilder(log))
             if index is not None and "recall" in made:
@@ -150,7 +153,7 @@ class SqliteReadModels(ReadModels):
             rows.catch_up()
         builders: list[Builder[SQLiteCursor]] = []
         if "directory" in wanted or ("recall" in wanted and not has_rows):
-            builders.append(DirectoryBuilder(is_caught_up=not has_rows))
+            builders.append(DirectoryBuilder(self._log, is_caught_up=not has_rows))
         if "view" in wanted:
             builders.append(ViewBuilder(SqliteViewStore(self._datastore)))
         if "recall" in wanted:
