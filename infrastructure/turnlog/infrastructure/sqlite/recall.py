@@ -363,9 +363,10 @@ class SqliteRecallIndex:
     ) -> list[Document]:
         """What is indexed of the messages among these rows, by row id, as the index is fastest.
 
-        What cannot be read is a candidate of every search, which says so then; with `strict` it is an
-        `UnreadableEventError`.
+        What cannot be read is a candidate of every search, which says so then. With `strict` it is an
+        `UnreadableEventError`, and sessions that were deleted count too, as what is removed is theirs.
         """
+        place_of_session = _position if strict else _indexed_position
         positions: dict[str, int | None] = {}
         documents: list[Document] = []
         for row in rows:
@@ -373,7 +374,7 @@ class SqliteRecallIndex:
             if topic in OTHER_TOPICS or not topic.startswith(OUR_TOPICS):
                 continue
             if stored_id not in positions:
-                positions[stored_id] = _position(cursor, UUID(stored_id))
+                positions[stored_id] = place_of_session(cursor, UUID(stored_id))
             position = positions[stored_id]
             if position is not None and (text := self._text(row, strict)):
                 documents.append((position, row["originator_version"], text))
@@ -524,6 +525,17 @@ def _by_part(documents: Iterable[Document]) -> Mapping[int, list[tuple[int, str]
 
 def _position(cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:
     cursor.execute("SELECT position FROM turnlog_sessions WHERE aggregate_id = ?", (aggregate_id.bytes,))
+    row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def _indexed_position(cursor: SQLiteCursor, aggregate_id: UUID) -> int | None:
+    """The position of a session of which messages are indexed: none that was deleted and is kept."""
+    cursor.execute(
+        "SELECT position FROM turnlog_sessions WHERE aggregate_id = ? AND (deleted = 0 OR EXISTS ("
+        "SELECT 1 FROM turnlog_erasures WHERE originator_id IN (?, ?) AND pending = ?))",
+        (aggregate_id.bytes, aggregate_id.hex, str(aggregate_id), DUE),
+    )
     row = cursor.fetchone()
     return None if row is None else row[0]
 
