@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from eventsourcing.application import Application
 from tests.projections.databases import DATABASES, RECORDERS, Database, PostgresSchema
 
 from turnlog.application import SessionService
@@ -79,6 +81,30 @@ def test_check_names_it_and_nothing_else(plain: tuple[Database, str], version: i
         (one,) = found
         assert one.model == "log"
         assert one.detail.startswith(f"event {version} cannot be read")
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_listing_in_memory_goes_on_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    database, recorder = DATABASES["sqlite"](tmp_path), RECORDERS["sqlite"][1]
+    Application[UUID](env=database.env_with(recorder)).close()
+    env = {**database.env_with(recorder), "CREATE_TABLE": "no"}
+    with SessionService(env=env) as sessions:
+        fill(sessions, "beta", "alpha")
+        assert sessions.capabilities.directory == "memory"
+        places = [position(database, "beta", version), position(database, "alpha", 2)]
+        for place in places:
+            database.put_state(place, DAMAGED)
+    with SessionService(env=env) as sessions, caplog.at_level("WARNING", logger="turnlog"):
+        assert listed(sessions) == ({"alpha": 3} if version == 0 else {"alpha": 3, "beta": 3})
+        assert f"The event at version {version}" in caplog.text
+        fill(sessions, "gamma")
+        assert listed(sessions)["gamma"] == 3
+    for place in range(1, 13):
+        database.put_state(place, DAMAGED)
+    with SessionService(env=env) as sessions, pytest.raises(UnreadableEventError):
+        listed(sessions)
 
 
 def test_one_that_is_alone_behind_what_was_caught_up_is_passed_over(plain: tuple[Database, str]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.projections.databases import Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 
-from turnlog.application import SessionService
+from turnlog.application import Sessions, SessionService
 from turnlog.application.audit import SessionAudit
 from turnlog.domain.errors import LegalHoldError, SessionNotFoundError, UnreadableEventError
 from turnlog.domain.ids import aggregate_id
@@ -132,6 +132,107 @@ def test_what_a_newer_version_wrote_last_is_not_deleted(database: Database) -> N
     )
     with database.service() as sessions, pytest.raises(UnreadableEventError):
         sessions.delete("beta")
+
+
+# --- what expired
+
+
+def _expiring(sessions: SessionService, idle: timedelta | None = None) -> None:
+    for name in ("alpha", "beta"):
+        if idle is None:
+            sessions.create(name, time_to_live=timedelta(days=1))
+        else:
+            sessions.create(name, idle=idle)
+        for number in range(2):
+            sessions.append_message(name, Message.user(f"{name} heron {number}"))
+
+
+def _swept(database: Database, days: float, recorder: str | None = None) -> tuple[int, list[str]]:
+    """How many were deleted so many days from now, and which could not be because of damage."""
+    failed: list[str] = []
+
+    def told(name: str, error: Exception) -> None:
+        assert isinstance(error, UnreadableEventError)
+        failed.append(name)
+
+    with database.service(recorder) as sessions:
+        at = datetime.now(UTC) + timedelta(days=days)
+        return sessions.delete_expired(at, on_failure=told), failed
+
+
+@pytest.mark.parametrize("position", [5, 6])
+def test_a_damaged_session_that_expired_is_deleted(database: Database, position: int) -> None:
+    with database.service() as sessions:
+        _expiring(sessions)
+    database.put_state(position, DAMAGED)
+    assert _swept(database, 0.5) == (0, [])
+    assert _swept(database, 2) == (2, [])
+    assert _findings(database) == []
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+@pytest.mark.parametrize("position", [5, 6])
+def test_one_whose_time_counts_from_its_messages_is_deleted(
+    database: Database, position: int, is_rebuilt: bool
+) -> None:
+    with database.service() as sessions:
+        _expiring(sessions, timedelta(days=1))
+    database.put_state(position, DAMAGED)
+    if is_rebuilt:
+        with database.service() as sessions:
+            database.models(sessions.app).rebuild(["directory"])
+    assert _swept(database, 0.5) == (0, [])
+    assert _swept(database, 2) == (2, [])
+
+
+def test_where_the_time_of_the_newest_event_is_not_known_it_stays_and_is_named(database: Database) -> None:
+    with database.service() as sessions:
+        _expiring(sessions, timedelta(days=1))
+    database.put_state(6, DAMAGED)
+    database.change("DROP TABLE turnlog_sessions")
+    with Sessions(env=dict(database.env)) as app:
+        database.models(app).rebuild(["directory"])
+    assert _swept(database, 2) == (1, ["beta"])
+    with database.service() as sessions:
+        assert [row.session_id for row in sessions.list_sessions()] == ["beta"]
+        sessions.delete("beta")
+
+
+def test_where_it_may_have_been_extended_it_stays_and_is_named(database: Database) -> None:
+    with database.service() as sessions:
+        _expiring(sessions)
+        sessions.extend("beta", datetime.now(UTC) + timedelta(days=2))
+    database.put_state(7, DAMAGED)
+    assert _swept(database, 1.5) == (1, [])
+    assert _swept(database, 3) == (0, ["beta"])
+
+
+def test_one_under_a_legal_hold_stays(database: Database) -> None:
+    with database.service() as sessions:
+        _expiring(sessions)
+        sessions.hold("beta", "a case", by="ada")
+    database.put_state(7, DAMAGED)
+    assert _swept(database, 2) == (1, [])
+
+
+def test_where_no_rows_are_written_it_is_deleted_too(database: Database) -> None:
+    with database.service(database.plain_recorder) as sessions:
+        _expiring(sessions)
+    database.put_state(6, DAMAGED)
+    assert _swept(database, 2, database.plain_recorder) == (2, [])
+
+
+def test_the_command_names_what_it_could_not_delete(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with database.service() as sessions:
+        sessions.create("beta", time_to_live=timedelta(days=1))
+        sessions.extend("beta", datetime.now(UTC) + timedelta(microseconds=1))
+    database.put_state(2, DAMAGED)
+    assert turnlog("sweep") == 1
+    assert "session beta expired and was not deleted: The event at version 1" in capsys.readouterr().err
+    assert turnlog("sweep", "--json") == 1
+    assert set(json.loads(capsys.readouterr().out)["failed"]) == {"beta"}
 
 
 # --- the command line

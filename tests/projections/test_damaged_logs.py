@@ -110,6 +110,8 @@ def test_a_session_that_is_gone_as_a_whole_is_named_by_its_id(
     two: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     remove(two, *range(1, 6))
+    assert turnlog("check", "--json") == 1
+    assert {one["session_id"] for one in said(capsys)["differences"]} == {"alpha"}
     assert turnlog("rebuild") == 1
     assert "alpha: events 0 to 4 are missing in the log" in capsys.readouterr().err
     assert turnlog("check") == 0

@@ -5,7 +5,9 @@ The reader pays: the first question of a process reads the whole notification lo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
@@ -13,10 +15,11 @@ from typing import Any
 from uuid import UUID
 
 from eventsourcing.application import Application
+from eventsourcing.persistence import Notification
 
 from turnlog.application.ports import Directory, SessionRow
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_of, metadata_in, unreadable
+from turnlog.application.stored_events import event_of, is_of_newer_version, metadata_in, unreadable
 from turnlog.domain.errors import UnreadableEventError
 from turnlog.domain.events import (
     ExpiryMoved,
@@ -31,6 +34,8 @@ from turnlog.domain.json_text import sorted_json_text
 
 _PAGE = 1000
 _OUR_TOPICS = "turnlog.domain.events:"
+
+_logger = logging.getLogger("turnlog")
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class CatchUpDirectory:
         self._lock = Lock()
         self._position: int | None = None
         self._listed: dict[UUID, _Listed] = {}
+        self._reads = False
 
     def newest(
         self,
@@ -90,12 +96,37 @@ class CatchUpDirectory:
                 )
             for notification in page:
                 if notification.topic.startswith(_OUR_TOPICS):
-                    event = event_of(self._mapper, notification)
-                    if isinstance(event, StreamEvent):
-                        self._apply(event, notification.id)
+                    try:
+                        self._follow(notification)
+                    except UnreadableEventError as error:
+                        if is_of_newer_version(error) or not self._reads_some(page):
+                            raise
+                        self._pass_over(notification, error)
                 self._position = notification.id
             if len(page) < _PAGE:
                 return
+
+    def _follow(self, notification: Notification) -> None:
+        event = event_of(self._mapper, notification)
+        if isinstance(event, StreamEvent):
+            self._apply(event, notification.id)
+            self._reads = True
+
+    def _reads_some(self, page: Sequence[Notification]) -> bool:
+        """Whether any event can be read: otherwise all are under another key."""
+        for notification in page:
+            if not self._reads and notification.topic.startswith(_OUR_TOPICS):
+                with suppress(UnreadableEventError):
+                    self._reads = isinstance(event_of(self._mapper, notification), StreamEvent)
+        return self._reads
+
+    def _pass_over(self, notification: Notification, error: UnreadableEventError) -> None:
+        """One damaged event must not keep the healthy sessions from being listed. A message is counted."""
+        _logger.warning("Sessions are listed without an event: %s", error)
+        listed = self._listed.get(as_uuid(notification.originator_id))
+        if listed is not None and notification.topic == MessageAppended.TOPIC:
+            row = replace(listed.row, messages=listed.row.messages + 1)
+            self._listed[row.aggregate_id] = replace(listed, row=row)
 
     def _apply(self, event: StreamEvent, position: int) -> None:
         try:

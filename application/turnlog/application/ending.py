@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ from turnlog.domain.errors import (
     LegalHoldError,
     SessionNotFoundError,
     StorageError,
+    UnreadableEventError,
 )
 from turnlog.domain.events import ContentEvent, HoldPlaced, SessionOpened
 from turnlog.domain.guards import require_kind
@@ -166,15 +167,28 @@ class Ending(ServiceCore):
             raise ErasureUnsupportedError(session_id)
         return Deletion(session_id, ended.version, erasure, reason)
 
-    def delete_expired(self, before: datetime) -> int:
+    def delete_expired(
+        self, before: datetime, *, on_failure: Callable[[str, Exception], object] | None = None
+    ) -> int:
         """Delete the sessions that expired at this time or before it; returns how many this call deleted.
 
         For each session the check and the deletion are one step: one that is extended meanwhile survives.
-        Sessions under a legal hold stay. One that cannot be deleted is logged and does not stop the others.
+        Sessions under a legal hold stay. One that cannot be deleted is logged, and `on_failure` is told its
+        id and the error; the others are deleted.
+
+        A session whose events cannot all be read is deleted if it expired for certain. `UnreadableEventError`
+        is the failure of one where an event that cannot be read may have postponed that.
         """
         require_aware("before", before)
         expired = self._directory.expired(self._namespace, before, where=self._scope)
-        deleted = [erased for row in expired if (erased := self._delete_if_expired(row, before))]
+        deleted: list[Erased] = []
+        for row in expired:
+            try:
+                deleted += self._delete_if_expired(row, before)
+            except Exception as error:
+                _logger.warning("Session %s could not be swept: %s", row.aggregate_id, type(error).__name__)
+                if on_failure is not None:
+                    on_failure(row.session_id, error)
         if deleted:
             self._erase(deleted)
         return len(deleted)
@@ -253,25 +267,30 @@ class Ending(ServiceCore):
             opened.session_id, erased.deleted_at, erased.version, getattr(event, "event_id", None)
         )
 
-    def _delete_if_expired(self, row: SessionRow, before: datetime) -> Erased | None:
+    def _delete_if_expired(self, row: SessionRow, before: datetime) -> list[Erased]:
+        """What was deleted. Raises what keeps an expired session from being so."""
+        damage: UnreadableEventError | None = None
         deleted = False
 
         def decide(session: Session) -> None:
             nonlocal deleted
             deleted = session.is_expired(before)
+            if damage is not None and not (deleted and _was_silent(session, row, before)):
+                raise damage
             if deleted:
                 session.delete(now=self._now(), context=around)
 
-        around = merged_context(None)
+        key, around = SessionKey(row.session_id, row.aggregate_id), merged_context(None)
         try:
-            ended = self._writer.write(SessionKey(row.session_id, row.aggregate_id), decide)
+            try:
+                ended = self._writer.write(key, decide)
+            except UnreadableEventError as error:
+                damage = error
+                ended = self._writer.write(key, decide, past_damage=True)
         except (SessionNotFoundError, LegalHoldError):  # another sweep was first, or it has to stay
-            return None
-        except Exception as error:
-            _logger.warning("Session %s could not be swept: %s", row.aggregate_id, type(error).__name__)
-            return None
+            return []
         self._streams.forget(row.aggregate_id)
-        return Erased(ended.id, ended.modified_on) if deleted else None
+        return [Erased(ended.id, ended.modified_on)] if deleted else []
 
     def _erase(self, deleted: Iterable[Erased]) -> tuple[Erasure, str | None]:
         """See to it that nothing is left of these deleted sessions."""
@@ -309,6 +328,17 @@ class Ending(ServiceCore):
             raise InvalidSettingError(
                 f"`{name}` is about the whole store: call it on the service without a scope."
             )
+
+
+def _was_silent(session: Session, row: SessionRow, before: datetime) -> bool:
+    """Whether no message that cannot be read moved the expiry of a session beyond this time.
+
+    None is newer than the newest event, whose time its row tells.
+    """
+    idle = session.state.idle
+    if idle is None:
+        return True
+    return row.version == session.version and _later(row.modified_at, idle) <= before
 
 
 def _later(time: datetime, by: timedelta) -> datetime:

@@ -28,6 +28,7 @@ from turnlog.domain.events import (
     STREAM_EVENTS,
     EventErased,
     EventIdTaken,
+    ExpiryMoved,
     HoldPlaced,
     MetadataUpdated,
     SessionDeleted,
@@ -137,7 +138,8 @@ class SessionStreams:
         """The newest state, as far as readable events tell it, where the newest event cannot be read.
 
         It is enough to end the session, not to go on with it. Of an event that cannot be read its kind still
-        counts: a legal hold is taken to be on, metadata to be those in force. Raises `UnreadableEventError`
+        counts: a legal hold is taken to be on, metadata to be those in force, and a session whose expiry was
+        moved not to expire. Raises `UnreadableEventError`
         where nothing of a session can be read, and for a kind of event that this version does not know.
         """
         try:
@@ -175,6 +177,8 @@ class SessionStreams:
                 return state.but(holds=(*state.holds, version))
             case MetadataUpdated.TOPIC:
                 return state.but(metadata_version=version)
+            case ExpiryMoved.TOPIC:
+                return state.but(expires_at=None)
             case SessionDeleted.TOPIC | EventErased.TOPIC:
                 return state.but(is_deleted=True)
             case _:

@@ -13,7 +13,15 @@ from turnlog.domain.errors import InvalidSettingError, SessionNotFoundError, Unr
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.moments import minute, required_time
-from turnlog.infrastructure.cli.output import console, one_line, print_table, several, visible, write_json
+from turnlog.infrastructure.cli.output import (
+    console,
+    note,
+    one_line,
+    print_table,
+    several,
+    visible,
+    write_json,
+)
 from turnlog.infrastructure.cli.settings import Settings, Status
 
 
@@ -126,15 +134,23 @@ def delete_session(settings: Settings, given: str, *, confirmed: bool) -> int:
 
 
 def sweep_sessions(settings: Settings, *, purge_days: int) -> int:
-    """Delete what expired and clear away what was deleted; not status 0 while an erasure is pending."""
+    """Delete what expired and clear away what was deleted; not status 0 while an erasure is pending, or a
+    session could not be deleted."""
+    failed: dict[str, str] = {}
     with database.changing(settings.database) as service:
-        expired = service.delete_expired(datetime.now(UTC))
+        expired = service.delete_expired(
+            datetime.now(UTC), on_failure=lambda name, error: failed.update({name: str(error)})
+        )
         swept = service.sweep(timedelta(days=purge_days))
     erasure = "pending" if swept.pending else "done"
     if settings.json:
-        write_json(_sweep_data(expired, swept, erasure))
+        write_json(_sweep_data(expired, swept, erasure) | {"failed": failed})
     else:
         _print_sweep(expired, swept, purge_days)
+        for name, reason in failed.items():
+            note(f"session {one_line(name)} expired and was not deleted: {reason}")
+    if failed and erasure != "pending":
+        return Status.FOUND_OR_NOTHING_TO_DO
     return _status_of(erasure)
 
 

@@ -103,7 +103,8 @@ _OTHER_HEADS: Final[LiteralString] = """
 
 _KEEP_HEADS: Final[LiteralString] = """
     UPDATE {sessions} AS new
-    SET version = former.version, head = former.head, modified_at = former.modified_at
+    SET version = former.version, head = former.head, modified_at = former.modified_at,
+        expires_at = former.expires_at
     FROM {real_sessions} AS former
     JOIN unnest(%s::uuid[], %s::bigint[]) AS unreadable (aggregate_id, version)
         USING (aggregate_id, version)

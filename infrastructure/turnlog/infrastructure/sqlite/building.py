@@ -44,8 +44,8 @@ _STREAM_OF: Final = {
 
 
 _KEEP_HEAD: Final = """
-    UPDATE temp.turnlog_sessions SET (version, head, modified_at) = (
-        SELECT version, head, modified_at FROM main.turnlog_sessions AS former
+    UPDATE temp.turnlog_sessions SET (version, head, modified_at, expires_at) = (
+        SELECT version, head, modified_at, expires_at FROM main.turnlog_sessions AS former
         WHERE former.aggregate_id = temp.turnlog_sessions.aggregate_id
     )
     WHERE aggregate_id = ?1 AND version < ?2 AND EXISTS (
