@@ -208,6 +208,28 @@ def test_check_says_it_once(two: Database, turnlog: Turnlog, capsys: pytest.Capt
     assert said(capsys)["differences"] == []
 
 
+def test_check_names_no_expiry_that_a_message_moved_which_cannot_be_read(database: Database) -> None:
+    with database.service() as sessions:
+        sessions.create("alpha", idle=timedelta(days=1))
+        say(sessions, "alpha", 0)
+        database.put_state(2, b"\0")
+        assert [one.model for one in database.models(sessions.app).compare().differences] == ["log"]
+
+
+def test_an_erased_session_whose_end_cannot_be_read_has_no_head_where_the_directory_is_lost(
+    two: Database,
+) -> None:
+    with two.service() as sessions:
+        sessions.delete("alpha")
+    two.put_state(11, b"\0")
+    two.change("DROP TABLE turnlog_sessions", "DROP TABLE turnlog_erasures")
+    rebuilt(two)
+    with two.service() as sessions:
+        found = SessionAudit(sessions).verify().findings
+    assert {one.aggregate_id for one in found} == {ALPHA}
+    assert "inserted" not in {one.kind for one in found}
+
+
 # --- ids that are in the log twice
 
 
@@ -255,8 +277,12 @@ def test_it_is_named_where_the_first_content_was_redacted_neither(twice: Databas
         assert models.repeated_ids() == ()
 
 
+@pytest.mark.parametrize("page", [1, 1000])
 @pytest.mark.parametrize("erase", [True, False])
-def test_of_a_deleted_session_none_is_named(twice: Database, erase: bool) -> None:
+def test_of_a_deleted_session_none_is_named(
+    twice: Database, monkeypatch: pytest.MonkeyPatch, erase: bool, page: int
+) -> None:
+    monkeypatch.setattr(replaying, "PAGE", page)
     with twice.service() as sessions:
         sessions.delete("alpha", erase=erase)
         models = twice.models(sessions.app)

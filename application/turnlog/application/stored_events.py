@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ from turnlog.domain.events import (
 from turnlog.domain.json_text import from_json_text
 from turnlog.domain.log import SessionEvent
 
+_logger = logging.getLogger("turnlog")
+
 
 def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
     """The event of a stored row. Raises `UnreadableEventError` when it is not one that can be read."""
@@ -39,6 +42,15 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
         if flaw is not None:
             raise unreadable(event, flaw)
     return event
+
+
+def event_if_readable(mapper: Mapper[Any], row: StoredEvent) -> Any:
+    """The event of a stored row, None where it cannot be read: that is said in the log of the process."""
+    try:
+        return event_of(mapper, row)
+    except UnreadableEventError as error:
+        _logger.warning("Rows about sessions are made without an event: %s", error)
+        return None
 
 
 def stream_event_of(mapper: Mapper[Any], row: StoredEvent) -> StreamEvent:

@@ -23,7 +23,7 @@ from psycopg.rows import DictRow
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_of
+from turnlog.application.stored_events import event_if_readable, event_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.postgres.rows import micros, time_of
 from turnlog.infrastructure.postgres.tables import Tables
@@ -207,7 +207,7 @@ def remember_all(cursor: Cursor[DictRow], tables: Tables, mapper: Mapper[Any]) -
     topics = [SessionDeleted.TOPIC, ContentRedacted.TOPIC]
     for row in cursor.execute(tables.sql(_REQUESTS), (topics,)).fetchall():
         form, version = row["originator_id"], row["originator_version"]
-        event = event_of(mapper, StoredEvent(form, version, row["topic"], bytes(row["state"])))
+        event = event_if_readable(mapper, StoredEvent(form, version, row["topic"], bytes(row["state"])))
         if isinstance(event, ContentRedacted):
             cursor.execute(tables.sql(_REMEMBER_REDACTION), (as_uuid(form), version))
         elif isinstance(event, SessionDeleted) and not event.keeps_content:

@@ -20,7 +20,7 @@ from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQL
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_of
+from turnlog.application.stored_events import event_if_readable, event_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 from turnlog.infrastructure.sqlite import recall
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
@@ -130,7 +130,7 @@ def remember_all(
         (SessionDeleted.TOPIC, ContentRedacted.TOPIC),
     )
     for stored_id, version, topic, state, purged in map(tuple, cursor.fetchall()):
-        event = event_of(mapper, StoredEvent(id_of(stored_id), version, topic, state))
+        event = event_if_readable(mapper, StoredEvent(id_of(stored_id), version, topic, state))
         if isinstance(event, ContentRedacted):
             remember_redaction(cursor, event, ANEW)
         elif isinstance(event, SessionDeleted) and not event.keeps_content:
