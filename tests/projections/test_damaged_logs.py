@@ -92,6 +92,17 @@ def test_a_store_without_rows_in_the_transaction_tells_it_too(database: Database
         assert [(one.first, one.last) for one in models.missing_events()] == [(2, 2)]
 
 
+def test_in_a_store_whose_ids_are_texts_too(database: Database) -> None:
+    database.env = {**database.env, "ORIGINATOR_ID_TYPE": "text"}
+    with database.service() as sessions:
+        for name in ("alpha", "beta"):
+            sessions.create(name)
+            say(sessions, name, 0)
+    assert rebuilt(database) == ()
+    remove(database, 4)
+    assert rebuilt(database) == (MissingEvents(BETA, 1, 1, "beta"),)
+
+
 def test_the_command_names_them_and_has_status_1(
     two: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,7 +306,12 @@ def test_of_a_deleted_session_none_is_named(
 
 
 @pytest.mark.parametrize(
-    ("table", "model"), [("turnlog_event_ids", "ledger"), ("turnlog_sessions", "directory")]
+    ("table", "model"),
+    [
+        ("turnlog_event_ids", "ledger"),
+        ("turnlog_sessions", "directory"),
+        ("turnlog_redactions", "erasures"),
+    ],
 )
 def test_a_rebuild_says_which_table_was_gone(
     two: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], table: str, model: str
@@ -343,6 +359,15 @@ def test_check_says_what_to_run(two: Database, turnlog: Turnlog, capsys: pytest.
     ]
     assert "to repair directory: turnlog rebuild directory" in captured.err
     assert "no rebuild repairs the log" in captured.err
+
+
+def test_a_row_that_is_missing_is_named_once(
+    two: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two.change("DELETE FROM turnlog_sessions WHERE session_id = 'beta'")
+    assert turnlog("check") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["directory  beta     1 row is missing", "log: 10 events, nothing differs"]
 
 
 def test_a_long_value_is_cut_and_columns_behind_the_second_are_counted(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections.errors import LOST
-from turnlog.application.projections.maintaining import Comparison, Difference, Progress
+from turnlog.application.projections.maintaining import ERASURES, Comparison, Difference, Progress
 from turnlog.application.projections.replaying import Builder, StoredLog
 
 C = TypeVar("C")
@@ -21,9 +21,6 @@ Rows: TypeAlias = Mapping[UUID, Sequence[Mapping[str, Any]]]
 
 MOST: Final = 1000
 """Differences of one model that are named."""
-
-ERASURES: Final = "erasures"
-"""What is known of deletions and redactions: no read model, and made anew by whoever writes."""
 
 LOG: Final = "log"
 """What the log is called beside the models."""

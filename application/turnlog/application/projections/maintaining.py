@@ -13,6 +13,9 @@ from turnlog.domain.errors import InvalidSettingError, StorageError
 MODELS: Final = ("view", "recall", "directory", LEDGER_MODEL)
 """The names of the read models, and of the ledger: appends rely on it, and it follows from the log too."""
 
+ERASURES: Final = "erasures"
+"""What is known of deletions and redactions: no read model, and made anew by whoever writes."""
+
 Progress = Callable[[int], object]
 """Told how many more events were read."""
 
@@ -21,7 +24,8 @@ Progress = Callable[[int], object]
 class Rebuilt:
     """A read model that was rebuilt: how many events it was made of, and at which position it stands.
 
-    `was_gone` says that tables of it had been dropped.
+    `was_gone` says that tables of it had been dropped. What is known of deletions and redactions is made anew
+    where it was, and told as the model `erasures`.
     """
 
     model: str

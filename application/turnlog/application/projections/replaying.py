@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -15,9 +15,11 @@ from eventsourcing.persistence import Mapper, StoredEvent
 from turnlog.application.projections.batches import OUR_TOPICS, Positioned
 from turnlog.application.projections.links import Links
 from turnlog.application.projections.maintaining import (
+    ERASURES,
     MissingEvents,
     Progress,
     ReadModels,
+    Rebuilt,
     RepeatedId,
 )
 from turnlog.application.stored_events import event_of, require_kinds, require_readable
@@ -160,6 +162,12 @@ class ReplayedModels(ReadModels, Generic[Log]):
     """Read models that are made of a log, and what making them found."""
 
     _log: Log
+
+    @staticmethod
+    def _told(names: Sequence[str], gone: Collection[str], position: int, events: int) -> tuple[Rebuilt, ...]:
+        """What was rebuilt, of which these were gone."""
+        made = (*names, *(name for name in (ERASURES,) if name in gone))
+        return tuple(Rebuilt(name, events, position, name in gone) for name in made)
 
     def broken_links(self) -> tuple[tuple[str, int], ...]:
         """Events that rebuilds found not to follow on those in front of them."""

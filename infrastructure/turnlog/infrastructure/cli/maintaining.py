@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.application import Sessions
-from turnlog.application.audit import Finding, SessionAudit, Verification
+from turnlog.application.audit import Finding, FindingKind, SessionAudit, Verification
 from turnlog.application.audit.chains import NO_EVENT
 from turnlog.application.audit.verifying import verify_log
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
@@ -188,17 +188,24 @@ def _read_models(app: Sessions, place: Place) -> ReadModels:
 
 def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], found: Comparison) -> None:
     """One line for each thing that is wrong, then the counts, then what to run."""
+    names = {one.aggregate_id: one.session_id for one in differences if one.session_id is not None}
+    rows = {one.aggregate_id for one in differences if one.model == "directory"}  # which says the same
+    told = tuple(
+        replace(one, session_id=one.session_id or names.get(one.aggregate_id))
+        for one in findings
+        if one.kind != FindingKind.UNKNOWN_SESSION or one.aggregate_id not in rows
+    )
     of_log = [
-        *((one.session_id or one.aggregate_id or "?", what) for one, what in _joined(findings)),
+        *((one.session_id or one.aggregate_id or "?", what) for one, what in _joined(told)),
         *((_session(one), one.detail) for one in differences if one.model == LOG),
     ]
     others = [one for one in differences if one.model != LOG]
-    rows = [*((LOG, *line) for line in of_log), *((one.model, _session(one), one.detail) for one in others)]
-    if rows:
+    lines = [*((LOG, *line) for line in of_log), *((one.model, _session(one), one.detail) for one in others)]
+    if lines:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for title in ("WHAT", "SESSION", ""):
             table.add_column(title, overflow="fold")
-        for what, name, detail in rows:
+        for what, name, detail in lines:
             table.add_row(Text(what, "red"), Text(visible(name), "cyan"), Text(visible(detail)))
         print_table(table)
     out = console()

@@ -11,7 +11,6 @@ from psycopg.rows import DictRow
 
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections.comparing import (
-    ERASURES,
     MOST,
     ComparedRows,
     Indexed,
@@ -20,6 +19,7 @@ from turnlog.application.projections.comparing import (
     of_rule,
 )
 from turnlog.application.projections.errors import LOST
+from turnlog.application.projections.maintaining import ERASURES
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import VIEW_MODEL
 from turnlog.infrastructure.postgres import directory, rules

@@ -116,7 +116,7 @@ class PostgresReadModels(ReplayedModels[PostgresStoredLog]):
                     ),
                 )
                 position, events = replay.run(progress)
-        return tuple(Rebuilt(name, events, position, name in gone) for name in names)
+        return self._told(names, gone, position, events)
 
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""

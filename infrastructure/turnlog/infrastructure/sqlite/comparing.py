@@ -10,7 +10,6 @@ from eventsourcing.sqlite import SQLiteCursor
 
 from turnlog.application.ledger import LEDGER_MODEL
 from turnlog.application.projections.comparing import (
-    ERASURES,
     MOST,
     ComparedRows,
     Indexed,
@@ -19,6 +18,7 @@ from turnlog.application.projections.comparing import (
     of_rule,
 )
 from turnlog.application.projections.errors import LOST
+from turnlog.application.projections.maintaining import ERASURES
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.projections.view_store import VIEW_MODEL

@@ -106,7 +106,7 @@ class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
                 lambda cursor, newest: self._track(cursor, builders, newest),
             )
             position, events = replay.run(progress)
-        return tuple(Rebuilt(one.name, events, position, one.name in gone) for one in builders)
+        return self._told([one.name for one in builders], gone, position, events)
 
     def compare(self, progress: Progress | None = None) -> Comparison:
         """Replay the log in one read, and compare row by row."""
