@@ -275,7 +275,7 @@ def test_the_commands_name_it_until_its_content_is_redacted(
     assert turnlog("check") == 1
     captured = capsys.readouterr()
     assert "id 'alpha-1' is in the log twice, at versions 2 and 5" in captured.out
-    assert advice in captured.err
+    assert advice in captured.out
     assert turnlog("redact", "alpha", "--version", "5", "--reason", "twice", "--by", "ada", "--yes") == 0
     assert turnlog("check") == turnlog("rebuild") == 0
 
@@ -357,8 +357,8 @@ def test_check_says_what_to_run(two: Database, turnlog: Turnlog, capsys: pytest.
         "log        beta     events 5 to 9 are missing",
         "directory  beta     version is 9, not 4; messages is 9, not 4",
     ]
-    assert "to repair directory: turnlog rebuild directory" in captured.err
-    assert "no rebuild repairs the log" in captured.err
+    assert "to repair directory: turnlog rebuild directory" in captured.out
+    assert "no rebuild repairs the log" in captured.out
 
 
 def test_a_row_that_is_missing_is_named_once(

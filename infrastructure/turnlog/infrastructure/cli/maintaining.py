@@ -217,7 +217,7 @@ def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], f
         stands = f"; the newest {newest} read from the log" if behind else ""
         out.print(f"{name}: {_count(by_model.count(name))}{stands}", soft_wrap=True)
     for line in _advice(len(of_log) > 0, [one for one in others if "turnlog " not in one.detail]):
-        note(line)
+        out.print(visible(line), soft_wrap=True)
 
 
 def _session(one: Difference) -> str:
