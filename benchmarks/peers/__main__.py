@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from benchmarks.core import Row, folder_in, microseconds
+from benchmarks.core import Row, folder_in, grow_wal, microseconds
 from benchmarks.peers.agents_sdk import AgentsSession, AgentsSessionOnPostgres
 from benchmarks.peers.bare import BarePostgres, BareSqlite
 from benchmarks.peers.google_adk import AdkSession, AdkSessionOnPostgres
 from benchmarks.peers.langgraph_savers import LangGraphThread, LangGraphThreadOnPostgres
 from benchmarks.peers.measuring import OPERATIONS, Table, measure
 from benchmarks.peers.ours import Ours, OursOnPostgres
-from benchmarks.peers.peer import Peer, grow_wal
+from benchmarks.peers.peer import Peer
 from benchmarks.postgres import server
 
 ON_SQLITE: tuple[type[Peer], ...] = (Ours, BareSqlite, AgentsSession, AdkSession, LangGraphThread)

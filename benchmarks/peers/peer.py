@@ -125,17 +125,6 @@ def use_wal(file: Path) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
-def grow_wal(file: Path) -> None:
-    """Let the log have the size at which SQLite begins it anew, as it has in a service that ran for a while.
-
-    Until then each commit enlarges the file, which takes the file system longer than the commit itself. The
-    library must have a connection, or the log is removed with this one.
-    """
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("CREATE TABLE grown AS SELECT randomblob(4500000)")
-        connection.commit()
-
-
 def _is_installed(distribution: str) -> bool:
     try:
         metadata.version(distribution)
