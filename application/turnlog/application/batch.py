@@ -8,7 +8,7 @@ from datetime import datetime
 from os import urandom
 
 from turnlog.application.writing import SessionKey
-from turnlog.domain.errors import InvalidEventError, VersionConflictError
+from turnlog.domain.errors import InvalidEventError, StorageError, VersionConflictError, shown
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.ids import own_event_id, own_event_id_version
 from turnlog.domain.json_text import copied, to_json_text
@@ -86,7 +86,12 @@ class Batch:
             held: SessionEvent | None = self._entry(self.events[origin], self.recorded[origin])
         else:
             held = entry_at(self.repeats[new.id])
-        assert held is not None  # noqa: S101 - the ledger names entries only
+        if held is None or held.id != new.id:
+            written = "What else is new was written" if self.recorded else "Nothing was written"
+            raise StorageError(
+                f"The id {shown(new.id)} is known, but the log does not have its event any more, or not at "
+                f"its place. {written}: see what `turnlog check` says."
+            )
         return replace(held, is_repeat=True, differs=_differs(new, held))
 
     def _context_of(self, event: NewEvent) -> Mapping[str, str]:

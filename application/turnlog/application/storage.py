@@ -45,6 +45,9 @@ T = TypeVar("T")
 FENCE = "turnlog: rows about sessions are kept in this database, and this writer does not write them"
 """What a database with rows says to a process that would write events without them."""
 
+END_IS_GONE = "turnlog: the row of this session tells of events that its log does not have"
+"""What a database with rows says to whoever would write in the place of events that are gone."""
+
 _LOCKED_ATTEMPTS = 3
 _CREATING_ATTEMPTS = 12
 _STARTING = 10.0
@@ -137,7 +140,9 @@ def _raise_translated(error: BaseException) -> None:
     """
     said = (_reason(error) if isinstance(error, OperationalError) else None) or error
     if isinstance(said, (IntegrityError, ProgrammingError)):
-        if _is_about_tables(said) or is_locked(said) or _state_of(said) in _DENIED or FENCE in str(said):
+        if _is_about_tables(said) or is_locked(said) or _state_of(said) in _DENIED:
+            raise storage_error(said) from said
+        if FENCE in str(said) or END_IS_GONE in str(said):
             raise storage_error(said) from said
     elif isinstance(said, (PersistenceError, ConnectionPoolClosedError, sqlite3.Error)):
         raise storage_error(said) from said
@@ -178,6 +183,12 @@ def storage_error(error: Exception) -> StorageError:
             "Rows about sessions are kept in this database by now, and this process does not write them: "
             "nothing was written. Put SessionRows in front of its recorder (or leave "
             "APPLICATION_RECORDER_TOPIC unset), and start it anew."
+        )
+    if END_IS_GONE in said:
+        return StorageError(
+            "The newest events of the session are gone: its log ends before the version that its row tells "
+            "of. Nothing was written. `turnlog check` names them: restore them from a backup, or go on "
+            "without them after `turnlog rebuild`."
         )
     if isinstance(error, ConnectionUnavailableError):
         return StorageUnavailableError(

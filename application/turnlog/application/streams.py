@@ -254,7 +254,10 @@ class SessionStreams:
         ]
         missing = [version for version in versions if version not in known]
         if missing:
-            known = {**known, **self._read_versions(aggregate_id, session_id, missing)}
+            read = self._read_versions(aggregate_id, session_id, missing)
+            if gone := [version for version in missing if version not in read]:
+                raise UnreadableEventError("it is gone", aggregate_id.hex, gone[0], session_id)
+            known = {**known, **read}
             self._known.put(key, {version: known[version] for version in versions if version in known})
         found = (known[version] for version in versions)
         return View(tuple(event for event in found if event is not None), state.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -168,6 +168,16 @@ class ReplayedModels(ReadModels, Generic[Log]):
         """What was rebuilt, of which these were gone."""
         made = (*names, *(name for name in (ERASURES,) if name in gone))
         return tuple(Rebuilt(name, events, position, name in gone) for name in made)
+
+    def _note_gone(self, missing: Iterable[MissingEvents], newest: int) -> None:
+        """Remember what is gone from the ends of sessions; `StorageError` where that is the whole log."""
+        for one in missing:
+            if newest == 0:
+                raise StorageError(
+                    "The log has no event, and rows tell of sessions: its table was emptied or made anew. "
+                    "Nothing was changed, since these rows are all that is left: restore the log from a backup."
+                )
+            self._log.links.note(one)
 
     def broken_links(self) -> tuple[tuple[str, int], ...]:
         """Events that rebuilds found not to follow on those in front of them."""

@@ -107,9 +107,8 @@ class _Found:
             yield _repeat_advice(_name(one), one["versions"][1])
 
 
-LOG_ADVICE: Final = (
-    "no rebuild repairs the log: `turnlog audit verify` says more, a backup may have what is gone"
-)
+LOG_ADVICE: Final = "no rebuild repairs the log: take what is gone from a backup"
+KEEP_ADVICE: Final = "keep this output and a copy: a rebuild forgets what was lost"
 
 
 def _repeat_advice(name: str, version: int) -> str:
@@ -258,6 +257,8 @@ def _advice(is_log_wrong: bool, differences: list[Difference]) -> Iterator[str]:
     rebuilt = {one.model for one in differences if one.version is None}.intersection(MODELS)
     if rebuilt:
         only = f" {min(rebuilt)}" if len(rebuilt) == 1 else ""
+        if is_log_wrong:
+            yield KEEP_ADVICE
         yield f"to repair {_listed(rebuilt)}: turnlog rebuild{only}"
     for one in differences:
         if one.version is not None:

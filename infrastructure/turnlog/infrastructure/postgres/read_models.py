@@ -102,8 +102,8 @@ class PostgresReadModels(ReplayedModels[PostgresStoredLog]):
                 with _transaction(connection) as cursor:
                     store = self._view_store(cursor)
                     told, _ = self._tables("" if rows is None else KIND)
-                    for missing in self._log.ends_gone(cursor, told, store.tables):
-                        self._log.links.note(missing)
+                    gone_ends = self._log.ends_gone(cursor, told, store.tables)
+                    self._note_gone(gone_ends, self._log.newest(cursor))
                 builders = self._builders(wanted, store, is_caught_up=rows is not None)
                 names = [builder.name for builder in builders]
                 replay = Replay(

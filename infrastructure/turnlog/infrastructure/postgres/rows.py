@@ -104,6 +104,7 @@ def _change(aggregate_id: UUID, events: Sequence[StreamEvent]) -> dict[str, Any]
     newest = events[-1]
     change: dict[str, Any] = {
         "aggregate_id": str(aggregate_id),
+        "first": events[0].originator_version,
         "version": newest.originator_version,
         "head": newest.chain,
         "at": micros(newest.timestamp),

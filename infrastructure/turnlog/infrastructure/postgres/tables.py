@@ -17,7 +17,7 @@ from turnlog.application import storage
 from turnlog.application.projections.batches import OUR_TOPICS
 from turnlog.infrastructure.postgres.calls import AS_BYTES, AS_TEXT
 
-FORM: Final = 3
+FORM: Final = 4
 """The form of the functions. Those of another form stand beside them, for processes of another release."""
 
 _TABLES: Final = {
@@ -150,8 +150,8 @@ WRITE_ROWS: Final[LiteralString] = """
         END IF;
         FOR change IN
             SELECT * FROM json_to_recordset(changes) AS change (
-                aggregate_id uuid, version bigint, head text, at bigint, messages bigint, active_at bigint,
-                opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
+                aggregate_id uuid, first bigint, version bigint, head text, at bigint, messages bigint,
+                active_at bigint, opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
                 moves_expiry boolean, expires_at bigint,
                 describes boolean, metadata text, hashes bigint[], deleted boolean
             )
@@ -175,8 +175,12 @@ WRITE_ROWS: Final[LiteralString] = """
                         change.active_at + idle,
                         CASE WHEN change.moves_expiry THEN change.expires_at ELSE expires_at END
                     )
-                WHERE aggregate_id = change.aggregate_id RETURNING position INTO place;
+                WHERE aggregate_id = change.aggregate_id AND version < change.first
+                RETURNING position INTO place;
                 IF place IS NULL THEN
+                    IF EXISTS (SELECT 1 FROM {sessions} WHERE aggregate_id = change.aggregate_id) THEN
+                        RAISE data_corrupted USING MESSAGE = {end_is_gone};
+                    END IF;
                     IF EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = change.aggregate_id) THEN
                         RAISE unique_violation USING MESSAGE = 'The session was deleted.';
                     END IF;
@@ -258,8 +262,11 @@ APPEND_ONE: Final[LiteralString] = """
             modified_at = at,
             messages = messages + added,
             expires_at = COALESCE(active_at + idle, expires_at)
-        WHERE aggregate_id = stream::uuid;
+        WHERE aggregate_id = stream::uuid AND version < place;
         IF NOT FOUND THEN
+            IF EXISTS (SELECT 1 FROM {sessions} WHERE aggregate_id = stream::uuid) THEN
+                RAISE data_corrupted USING MESSAGE = {end_is_gone};
+            END IF;
             IF EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = stream::uuid) THEN
                 RAISE unique_violation USING MESSAGE = 'The session was deleted.';
             END IF;
@@ -405,6 +412,7 @@ class Tables(Names):
         self.names["channel"] = sql.Identifier(events_table.replace(".", "_"))
         self.names["topics"] = sql.Literal(OUR_TOPICS)
         self.names["said"] = sql.Literal(storage.FENCE)
+        self.names["end_is_gone"] = sql.Literal(storage.END_IS_GONE)
         for name, function in functions.items():
             self.names[name] = sql.Identifier(place, function)
         for name, index in indexes.items():

@@ -13,11 +13,12 @@ from hashlib import sha256
 from typing import Any, Final, cast
 from uuid import UUID
 
+from eventsourcing.persistence import ProgrammingError
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from turnlog.application.ports import RecordedHead, SessionRow
 from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
-from turnlog.application.storage import storage_errors
+from turnlog.application.storage import END_IS_GONE, storage_errors
 from turnlog.domain.events import (
     EventErased,
     ExpiryMoved,
@@ -94,8 +95,10 @@ _MOVE = """
     WHERE aggregate_id = ?
 """
 
-_MOVE_MOST = f"{_MOVE} AND deleted = 0 AND idle IS NULL"
+_MOVE_MOST = f"{_MOVE} AND version < ? AND deleted = 0 AND idle IS NULL"
 """Of nearly all sessions: nothing is to be postponed then, and no deletion is to be asked about."""
+
+_IS_BEHIND = "SELECT 1 FROM turnlog_sessions WHERE aggregate_id = ? AND version >= ? AND deleted = 0"
 
 _POSTPONE = """
     UPDATE turnlog_sessions SET expires_at = ? + idle WHERE aggregate_id = ? AND idle IS NOT NULL
@@ -198,9 +201,13 @@ def insert(
     newest, is_live = events[-1], True
     if newest.originator_version > 0:
         moved = (newest.originator_version, newest.chain, _micros(newest.timestamp), messages, key)
-        cursor.execute(_MOVE_MOST, moved)
+        first = events[0].originator_version + isinstance(events[0], SessionOpened)  # that one has its row
+        cursor.execute(_MOVE_MOST, (*moved, first))
         is_live = cursor.sqlite_cursor.rowcount == 1
         if not is_live:
+            cursor.execute(_IS_BEHIND, (key, first))
+            if cursor.fetchone() is not None:
+                raise ProgrammingError(END_IS_GONE)
             cursor.execute(_MOVE, moved)
             if active_at is not None:
                 cursor.execute(_POSTPONE, (_micros(active_at), key))

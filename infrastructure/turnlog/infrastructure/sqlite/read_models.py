@@ -96,8 +96,7 @@ class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
         with storage_errors(), self._connection() as connection:
             builders = self._builders(connection, models)
             with connection.transaction(commit=False) as cursor:
-                for missing in self._log.ends_gone(cursor):
-                    self._log.links.note(missing)
+                self._note_gone(self._log.ends_gone(cursor), self._log.newest(cursor))
             replay = Replay(
                 self._log,
                 builders,
