@@ -161,6 +161,19 @@ def test_what_is_deleted_and_purged_is_not_missing(
         assert models.compare().differences == ()
 
 
+def test_what_a_purge_left_of_a_session_is_not_missing(sessions: SessionService, database: Database) -> None:
+    """On SQLite the event that says how far the index got stays."""
+    sessions.create("alpha")
+    turn(sessions, "alpha")
+    database.models(sessions.app).rebuild(["recall"])
+    sessions.delete("alpha")
+    turn(sessions, sessions.create("beta").id)
+    sessions.sweep(timedelta(0))
+    assert SessionAudit(sessions).verify().findings == ()
+    database.change("UPDATE turnlog_erasures SET purged = false")
+    assert SessionAudit(sessions).verify().findings
+
+
 def test_an_event_that_cannot_be_read_is_not_missing(two: Database) -> None:
     for position in (3, 10):
         two.put_state(position, b"\0")

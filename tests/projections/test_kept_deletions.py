@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.projections.activity import turn
-from tests.projections.databases import DATABASES, RECORDERS
+from tests.projections.databases import DATABASES, RECORDERS, Database
 
 from turnlog.application import SessionService
 from turnlog.domain.query import EventQuery
@@ -59,4 +59,18 @@ def test_nothing_differs_where_rows_are_written_from_then_on(
     with database.service() as sessions:
         many(sessions, "parcel", "gnu", 70)
         assert found(sessions, "zebra") == {"parcel"}
+        assert database.models(sessions.app).compare().differences == ()
+
+
+def test_a_redaction_in_front_of_it_changes_nothing_of_that(database: Database) -> None:
+    """The part of the index that both sessions share is made anew for the redaction."""
+    with database.service() as sessions:
+        for name in ("parcel", "kept"):
+            sessions.create(name)
+            many(sessions, name, "zebra", 2)
+        sessions.redact("parcel", 1, reason="asked", by="ada")
+        many(sessions, "parcel", "heron", 70)
+        sessions.delete("kept", erase=False)
+        assert database.models(sessions.app).compare().differences == ()
+        database.models(sessions.app).rebuild(["recall"])
         assert database.models(sessions.app).compare().differences == ()

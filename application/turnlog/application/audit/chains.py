@@ -36,6 +36,9 @@ _HOLDERS = (MessageAppended, EventAppended, MetadataUpdated)
 
 NO_EVENT: Final = "there is no event of this version"
 
+_LEFT = 2
+"""Stubs of a session that a purge may leave."""
+
 _NAMED = 10
 """Missing events in a row that are named one by one."""
 
@@ -118,7 +121,9 @@ class StreamCheck:
                 event = self.stored.event(row)
             except BrokenRowError as error:
                 broken = error.detail
-        if version > self._version + 1 and not (self._stubs and isinstance(event, SessionDeleted)):
+        if version > self._version + 1 and not (
+            self._stubs and isinstance(event, (EventErased, SessionDeleted))  # looked at behind the last row
+        ):
             self._missing(version)
         self._version = version
         if event is None:
@@ -260,7 +265,8 @@ class StreamCheck:
             self._report(FindingKind.CHANGED, version, "it is not erased, though its session was")
         versions = {stub.originator_version for stub in self._stubs}
         gone = set(range(tombstone.originator_version)) - versions - self._found
-        if gone and not (may_be_purged and versions == {0}):
+        # A purge leaves the stub that says how far an index got, until it is further.
+        if gone and not (may_be_purged and 0 in versions and len(versions) <= _LEFT):
             for version in sorted(gone)[:_NAMED]:
                 self._report(FindingKind.MISSING, version, "what stands for an erased event is not there")
         for stub in self._stubs:

@@ -248,9 +248,13 @@ class SqliteRecallIndex:
         return [UUID(bytes=row[0]) for row in rows] if is_shorter or however_long else None
 
     def build_part(self, cursor: SQLiteCursor, part: int, upto: int) -> None:
-        """Empty a part, and index the messages of its sessions anew, up to this row id."""
+        """Empty a part, and index the messages of its sessions anew, up to this row id.
+
+        Not those of a session that was deleted behind it: the index has forgotten them.
+        """
         cursor.execute(
-            "SELECT aggregate_id FROM turnlog_sessions WHERE deleted = 0 AND position / ? % ? = ?",
+            "SELECT aggregate_id FROM turnlog_sessions WHERE deleted = 0 AND position / ? % ? = ? "
+            "AND aggregate_id NOT IN (SELECT aggregate_id FROM main.turnlog_sessions WHERE deleted = 1)",
             (_NEIGHBOURS, PARTS, part),
         )
         self._build_anew(cursor, part, [UUID(bytes=row[0]) for row in cursor.fetchall()], upto)
