@@ -14,7 +14,7 @@ from tests.support.scripted_chat import ScriptedModel, calls
 from turnlog.application import SessionService
 from turnlog.application.chat import Awaiting, ModelUnavailableError, SessionChat, Tool, Turn
 from turnlog.application.turns import CallReference
-from turnlog.domain import Message
+from turnlog.domain import Message, SessionEvent
 
 BUSY = ModelUnavailableError("busy")
 
@@ -190,4 +190,117 @@ def test_who_settles_a_call_in_between_is_not_asked_for_twice(sessions: SessionS
     turn, asked = keyed(sessions)
 
     assert (turn.text, turn.is_repeat, asked) == ("done", True, [])
+    assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]
+
+
+# --- what a process left undone when it ended
+
+
+def begun(sessions: SessionService, *named: str) -> SessionEvent:
+    """The keyed turn up to an answer with these calls, none of which was made."""
+    found: list[SessionEvent] = []
+
+    class EndedError(Exception):
+        pass
+
+    def ended(*args: object, **named: object) -> object:
+        write = record(*args, **named)  # type: ignore[arg-type]
+        if any(event.tool_calls for event in write.events):
+            found.extend(write.events)
+            raise EndedError
+        return write
+
+    record = sessions.record_turn
+    sessions.record_turn = ended  # type: ignore[method-assign, assignment]
+    with pytest.raises(EndedError):
+        keyed(sessions, calls(*named))
+    sessions.record_turn = record  # type: ignore[method-assign]
+    return found[0]
+
+
+@pytest.mark.parametrize("name", SETTLES)
+def test_a_call_beside_it_that_was_never_made_is_made_when_it_is_settled(
+    sessions: SessionService, name: str
+) -> None:
+    answer = begun(sessions, 'c1 pay {"amount": 5}', "c2 ping")
+    caller, model = chat(sessions, "done")
+    turn = SETTLES[name](caller, CallReference(answer.id, "c1"), "ada")
+
+    assert turn.text == "done"
+    assert "Tool [responses: ping -> pong]" in model.told[0]
+    again, asked = keyed(sessions)
+    assert (said_of(again), again.is_repeat, asked) == (
+        [event.id for event in messages(sessions)],
+        True,
+        [],
+    )
+
+
+def test_a_call_beside_it_is_made_when_the_process_ended_behind_the_settling(
+    sessions: SessionService,
+) -> None:
+    answer = begun(sessions, 'c1 pay {"amount": 5}', "c2 ping")
+    sessions.append_message(SID, Message.tool("paid 5", id="c1", name="pay"))
+
+    chat(sessions, "done")[0].approve(SID, answer.id, "c1")
+
+    assert lines(sessions)[2:] == [
+        "Tool [responses: pay -> paid 5]",
+        "Tool [responses: ping -> pong]",
+        "Assistant: done",
+    ]
+
+
+def test_a_keyed_turn_that_was_resumed_without_its_key_comes_back_whole(sessions: SessionService) -> None:
+    begun(sessions, "c1 ping", "c2 ping")
+    chat(sessions, calls("c3 ping"), "done")[0].resume(SID)
+
+    turn, asked = keyed(sessions)
+
+    assert (turn.text, turn.is_repeat, asked) == ("done", True, [])
+    assert said_of(turn) == [event.id for event in messages(sessions)]
+
+
+def test_a_question_that_was_answered_without_its_key_is_not_asked_again(sessions: SessionService) -> None:
+    with pytest.raises(ModelUnavailableError):
+        keyed(sessions, BUSY)
+    chat(sessions, "done")[0].resume(SID)
+
+    turn, asked = keyed(sessions)
+
+    assert (turn.text, turn.is_repeat, asked) == ("done", True, [])
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_who_goes_on_at_the_same_time_does_not_ask_twice(sessions: SessionService, key: str | None) -> None:
+    with pytest.raises(ModelUnavailableError):
+        keyed(sessions, BUSY)
+    caller, model = chat(sessions)
+
+    def overtaken() -> None:
+        model.on_render = None
+        chat(sessions, "done")[0].resume(SID)
+
+    model.on_render = overtaken
+    turn = caller.resume(SID) if key is None else caller.send(SID, "Pay 5.", idempotency_key=key)
+
+    assert (turn.text, turn.is_repeat, model.asked) == ("done", True, [])
+
+
+def test_who_approves_again_at_the_same_time_does_not_ask_twice(sessions: SessionService) -> None:
+    call = open_call(sessions)
+    with pytest.raises(ModelUnavailableError):
+        chat(sessions, BUSY)[0].approve(SID, call.event_id, call.call_id)
+    caller, model = chat(sessions)
+    asks = sessions.awaits
+
+    def overtaken(*args: object, **named: object) -> object:
+        sessions.awaits = asks  # type: ignore[method-assign]
+        chat(sessions, "done")[0].resume(SID)
+        return asks(*args, **named)  # type: ignore[arg-type]
+
+    sessions.awaits = overtaken  # type: ignore[method-assign, assignment]
+    caller.approve(SID, call.event_id, call.call_id)
+
+    assert model.asked == []
     assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]

@@ -56,7 +56,7 @@ class Settling:
 
 @dataclass
 class Progress:
-    """What has happened in the turn so far. Of a key what is stored is known up to a version."""
+    """What has happened in the turn so far. Of one that goes on, what is stored is known up to a version."""
 
     limit: int | None = None
     entries: list[Entry] = field(default_factory=list[Entry])

@@ -87,7 +87,7 @@ class Requesting(Storing):
                 if result is not None and not result.is_unchanged:
                     view = yield from self._view()
                     events = self._pending_events(pending, view.version)
-            yield from self._refuse_overtaken(pending, view.version)
+            yield from self._refuse_overtaken(pending, view)
             turn_from = view.version + 1 if self._so_far.turn_from is None else self._so_far.turn_from
             asked = self._asking.ask(view, turn_from, self._so_far.asides, events, self._so_far.limit)
             rendered = self._model.render(asked.request, stream=self._stream)
@@ -96,7 +96,7 @@ class Requesting(Storing):
             try:
                 yield from self._write(pending, prompt, expected=view.version)
             except (VersionConflictError, TurnInProgressError):
-                if not self._so_far.is_marked and self._opening.key is not None:
+                if not self._so_far.is_marked and self._so_far.known_until is not None:
                     raise OvertakenError from None
                 if rendering == MAX_RENDERINGS - 1:
                     raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -54,6 +55,7 @@ class Resuming(ToolRounds):
         entry = self._opening_entry()
         if not first:
             return [entry]
+        newest = first[min(first)]
         if 0 in first:
             self._note(entry, first[0])
         else:
@@ -64,14 +66,32 @@ class Resuming(ToolRounds):
             stored = yield from self._stored([self._so_far.place])
             answer = stored.get(self._so_far.place)
             if answer is None or answer.message is None:
-                return []
+                return (yield from self._resumed_without_key(newest, version))
+            newest = answer
             pending = yield from self._resumed_behind(answer, answer.message, version)
             if pending is None or pending:
                 return pending
 
+    def _resumed_without_key(self, newest: SessionEvent, version: int) -> Steps[list[Entry] | None]:
+        """What is missing where no answer behind this message has the key: it may have gone on without."""
+        rest, is_newest = yield from self._rest_behind(newest, version)
+        if not any(one.role is Role.ASSISTANT for one in rest):
+            return []
+        answer = (
+            Entry(newest.message, event=newest) if newest.message and newest.role is Role.ASSISTANT else None
+        )
+        return (yield from self._went_on(rest, answer, version, is_newest=is_newest))
+
+    def _rest_behind(self, event: SessionEvent, version: int) -> Steps[tuple[list[SessionEvent], bool]]:
+        """What followed on the message in its turn and is not noted yet; and whether none was said since."""
+        rest, is_newest = yield Do(lambda s: s.rest_of_turn(self.session_id, event.id, at_version=version))
+        noted = {entry.event.version for entry in self._so_far.entries if entry.event}
+        return [one for one in rest if one.version not in noted], is_newest
+
     def _gone_on(self) -> Steps[list[Entry] | None]:
         """What is missing behind the newest question of the branch; None when it has its answer."""
         view = yield from self._view()
+        self._so_far.known_until = view.version
         branch = self.mark.branch
         own = [one for one in view.told_events(branch) if one.branch == branch and not one.synthetic]
         begins = max((place for place, one in enumerate(own) if one.role is Role.USER), default=None)
@@ -91,8 +111,7 @@ class Resuming(ToolRounds):
             assert event.message is not None  # noqa: S101 - these are messages
             entry = Entry(event.message, so_far.place)
             self._note(entry, event)
-            answered = {response.id for response in event.message.tool_responses}
-            missing = [(place, call) for place, call in missing if call.id not in answered]
+            missing = _unanswered(missing, event.message)
             if event.role is Role.ASSISTANT:
                 answer, missing = entry, self._noted_answer(event.message)
         if answer is None:
@@ -118,25 +137,32 @@ class Resuming(ToolRounds):
             so_far.is_repeat = True
             return None
         results = yield from self._stored([answer.place + 1 + place for place, _ in calls])
-        for place in sorted(results, key=lambda one: results[one].version):
-            found = results[place]
-            if found.message is not None:
-                self._note(Entry(found.message, place), found)
+        left = [(place, call) for place, call in calls if answer.place + 1 + place not in results]
+        rest: list[SessionEvent] = []
+        is_newest = True
+        if left or _awaited(message):
+            rest, is_newest = yield from self._rest_behind(event, version)
+        behind = list(itertools.takewhile(lambda one: one.role is Role.TOOL, rest))
+        for one in behind:
+            if one not in results.values():
+                left = _unanswered(left, one.message)
+        went_on = len(behind) < len(rest)
         missing: list[tuple[int, ToolCallPart]] = []
         for place, call in calls:
-            has_result = answer.place + 1 + place in results
+            has_result = (place, call) not in left
             reference = CallReference.of(event.id, call)
             is_open = call.awaiting and (yield from self._is_open(reference))
             if is_open and (has_result or self._needs_approval(call)):
                 so_far.awaiting.append(reference)
-            elif not has_result and (is_open or not call.awaiting):  # nobody knows whether it was made
+            elif not (has_result or went_on) and (is_open or not call.awaiting):  # was it made? nobody knows
                 missing.append((place, call))
-        if missing or so_far.awaiting or not _awaited(message):
-            return (yield from self._made_up_for(answer, missing, version))
-        rest, is_newest = yield Do(lambda s: s.rest_of_turn(self.session_id, event.id, at_version=version))
-        noted = {entry.event.version for entry in so_far.entries if entry.event}
-        rest = [one for one in rest if one.version not in noted]
-        return (yield from self._went_on(rest, answer, version, is_newest=is_newest))
+        if not missing and not so_far.awaiting and (rest or _awaited(message)):
+            turn = _in_order(results.values(), rest)
+            return (yield from self._went_on(turn, answer, version, is_newest=is_newest))
+        for one in _in_order(results.values(), behind):
+            if one.message is not None:
+                self._note(Entry(one.message, so_far.place), one)
+        return (yield from self._made_up_for(answer, missing, version))
 
     def _noted_answer(self, message: Message) -> list[tuple[int, ToolCallPart]]:
         """Count a stored answer in; returns its calls with their places."""
@@ -176,12 +202,12 @@ class Resuming(ToolRounds):
         view: View = yield Do(lambda s: s.view(self.session_id))
         told = [one for one in view.told_events(event.branch) if not one.synthetic]
         so_far.turn_from = _turn_start(told, event)
-        so_far.newest = view.version
-        went_on = any(one.version > event.version and one.role not in _BESIDE for one in told)
+        so_far.newest = so_far.known_until = view.version
+        went_on = _went_on(told, event)
         if opening.runs or opening.result is not None:
             is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
-                return []  # the result came in before, and then the turn broke off
+                return (yield from self._left_over(event))  # it came in before, and then the turn broke off
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
         if opening.runs:
             results = yield from self._run_approved(event, call, reference)
@@ -189,12 +215,27 @@ class Resuming(ToolRounds):
                 yield from self._write(results, step=TurnStep.END)
                 return None
         so_far.settling = Settling(answers=reference) if results else Settling(abandons=reference)
-        if not so_far.awaiting and not went_on:
+        if not so_far.awaiting and not went_on and not _without_result(told, event):
             return results
         awaited = yield from self._write(results, step=TurnStep.END)
         left = {call.call_id for call in awaited if call.version == event.version}
         so_far.awaiting = [other for other in so_far.awaiting if call_name(other.call_id) in left]
-        return None if left or went_on else []  # the others were settled meanwhile: this was the last
+        return None if left or went_on else (yield from self._left_over(event))
+
+    def _left_over(self, event: SessionEvent) -> Steps[list[Entry] | None]:
+        """What leads to the next request behind an answer of which no call is open any more: results of those
+        calls that awaited none, and that were not made before their turn broke off."""
+        while True:
+            view = yield from self._view()
+            told = [one for one in view.told_events(event.branch) if not one.synthetic]
+            if _went_on(told, event):
+                return None
+            with suppress(TurnInProgressError, VersionConflictError):
+                yield from self._write((), expected=view.version)
+                break
+        missing = _without_result(told, event)
+        assert event.message is not None  # noqa: S101 - it has calls
+        return (yield from self._use_tools(Entry(event.message, event=event), missing)) if missing else []
 
     def _run_approved(
         self, event: SessionEvent, call: ToolCallPart, reference: CallReference
@@ -232,11 +273,44 @@ def _awaited(message: Message) -> bool:
     return any(call.awaiting for call in message.tool_calls)
 
 
+def _in_order(*events: Iterable[SessionEvent]) -> list[SessionEvent]:
+    """These events as the log has them, each once."""
+    found = {event.version: event for event in itertools.chain(*events)}
+    return [found[version] for version in sorted(found)]
+
+
+def _unanswered(
+    calls: Sequence[tuple[int, ToolCallPart]], message: Message | None
+) -> list[tuple[int, ToolCallPart]]:
+    """Those of the calls to which this message has no result. Calls may share an id, or have none."""
+    left = list(calls)
+    for response in message.tool_responses if message else ():
+        named = (one for one in left if one[1].id == response.id and response.name in (None, one[1].name))
+        found = None if response.provisional else next(named, None)
+        if found is not None:
+            left.remove(found)
+    return left
+
+
 def _is_answered(told: Sequence[SessionEvent], event: SessionEvent, call: ToolCallPart) -> bool:
     """Whether a final result of the call stands behind its event."""
     behind = (one.message for one in told if one.version > event.version and one.message)
     responses = (response for message in behind for response in message.tool_responses)
     return any(response.id == call.id and not response.provisional for response in responses)
+
+
+def _went_on(told: Sequence[SessionEvent], event: SessionEvent) -> bool:
+    """Whether the conversation went on behind the event."""
+    return any(one.version > event.version and one.role not in _BESIDE for one in told)
+
+
+def _without_result(told: Sequence[SessionEvent], event: SessionEvent) -> list[tuple[int, ToolCallPart]]:
+    """The calls of the event that await nothing and have no result behind it, with their places."""
+    missing = [(place, call) for place, call in enumerate(event.tool_calls) if not call.awaiting]
+    for one in told:
+        if one.version > event.version:
+            missing = _unanswered(missing, one.message)
+    return missing
 
 
 def _turn_start(told: Sequence[SessionEvent], event: SessionEvent) -> int:

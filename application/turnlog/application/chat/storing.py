@@ -32,7 +32,7 @@ from turnlog.domain.errors import (
     TurnInProgressError,
 )
 from turnlog.domain.log import NewEvent, SessionEvent
-from turnlog.domain.messages import Message
+from turnlog.domain.messages import Message, Role
 from turnlog.domain.state import AwaitedCall
 from turnlog.domain.view import View
 
@@ -182,17 +182,27 @@ class Storing:
     def _stored(self, places: Sequence[int]) -> Steps[dict[int, SessionEvent]]:
         """What is stored under the key of the turn, by place in it."""
         names = {name: place for place in places if (name := self._id_at(place)) is not None}
+        if not names:
+            return {}
         found: dict[str, SessionEvent] = yield Do(lambda s: s.events_by_id(self.session_id, list(names)))
         return {names[name]: event for name, event in found.items()}
 
-    def _refuse_overtaken(self, pending: Sequence[Entry], version: int) -> Steps[None]:
-        """Begin anew when a turn with the same key ran in between: what is next is stored by now."""
+    def _refuse_overtaken(self, pending: Sequence[Entry], view: View) -> Steps[None]:
+        """Begin anew when somebody went on with the same turn in between: what is next is stored by now."""
         so_far = self._so_far
-        if so_far.is_marked or so_far.known_until in (None, version):
+        if so_far.is_marked or so_far.known_until is None or so_far.known_until == view.version:
             return
         if (yield from self._stored([*(entry.place for entry in pending), so_far.place])):
             raise OvertakenError
-        so_far.known_until = version
+        if so_far.newest >= 0 and self._is_said_behind(so_far.known_until, view):
+            raise OvertakenError
+        so_far.known_until = view.version
+
+    def _is_said_behind(self, version: int, view: View) -> bool:
+        """Whether the conversation of the branch went on behind a version."""
+        branch = self.mark.branch
+        own = (one for one in view.told_events(branch) if one.branch == branch and not one.synthetic)
+        return any(one.version > version and one.role is not Role.SYSTEM for one in own)
 
     def _keeps(self, entry: Entry) -> bool:
         return entry.must_store or self._settings.store is None or self._settings.store.keeps(entry.message)
