@@ -53,6 +53,15 @@ def test_every_write_saves_the_hosts_aggregates(sessions: SessionService, write:
     assert _item(sessions, order) == "tea"
 
 
+def test_metadata_that_the_session_has_already_save_them_too(sessions: SessionService) -> None:
+    """Nothing says that it is a retry, so the host's aggregates may be new."""
+    sessions.update_metadata("s", {"a": 1})
+    order, other = Order("tea"), Order("milk")
+    sessions.update_metadata("s", {"a": 1}, also=[order])
+    sessions.update_metadata("s", {"a": 1}, also=lambda: [other])
+    assert (_item(sessions, order), _item(sessions, other)) == ("tea", "milk")
+
+
 def test_a_conflict_of_the_hosts_aggregate_stores_no_message(sessions: SessionService) -> None:
     order = _order(sessions)
     stale = cast("Order", sessions.app.repository.get(order.id))

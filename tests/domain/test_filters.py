@@ -16,7 +16,16 @@ def test_one_text_is_one_keyword() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"keyword": 7}, {"keywords": [7]}, {"keywords": [None]}, {"last_n": True}, {"page_size": True}],
+    [
+        {"keyword": 7},
+        {"keywords": [7]},
+        {"keywords": 7},
+        {"keywords": 0},
+        {"keywords": b"a"},
+        {"keywords": [None]},
+        {"last_n": True},
+        {"page_size": True},
+    ],
     ids=str,
 )
 def test_what_is_of_another_kind_is_refused(fields: dict[str, Any]) -> None:

@@ -171,7 +171,7 @@ class Lifecycle(ServiceCore):
 
         The owner (`SessionAttributes.PRINCIPAL_NAME`) stays unless the new metadata name it: another value
         gives the session away, None takes the owner away. In a scope it cannot be changed. Metadata that the
-        session has already are a repeat: nothing is written.
+        session has already are a repeat: nothing is written, unless `also` is to be saved with it.
         """
         around = merged_context(context)
         given = self._scoped(metadata)
@@ -181,7 +181,7 @@ class Lifecycle(ServiceCore):
             held = self._metadata(key, session.state)
             wanted = dict(_owned(held, given))
             check_json(wanted, "metadata")
-            if _as_text(wanted) != _as_text(held):
+            if also or _as_text(wanted) != _as_text(held):
                 session.update_metadata(wanted, now=self._now(), context=around)
 
         return self._write(session_id, also, decide)

@@ -30,6 +30,8 @@ def checked_match(match: str, error: type[TurnlogError]) -> str:
 
 def checked_words(words: str | Iterable[str], error: type[TurnlogError]) -> tuple[str, ...]:
     """The keywords that hold more than blanks; one text alone is one keyword, not its letters."""
+    if isinstance(words, bytes) or not isinstance(words, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise error(f"Keywords are texts, not {shown(words)}.")
     given = (words,) if isinstance(words, str) else tuple(words)
     for word in given:
         if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped

@@ -56,7 +56,9 @@ class EventFilter:
         page_size: int | None = None,
     ) -> None:
         word = checked_words((keyword,), InvalidFilterError) if keyword is not None else ()
-        terms = tuple(term.lower() for term in checked_words(keywords or (), InvalidFilterError))
+        terms = tuple(
+            term.lower() for term in checked_words(() if keywords is None else keywords, InvalidFilterError)
+        )
         values: dict[str, object] = {
             "since": aware("since", since, InvalidFilterError),
             "until": aware("until", until, InvalidFilterError),

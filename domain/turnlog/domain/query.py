@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -164,7 +164,7 @@ def said_at(event: SessionEvent) -> datetime:
 
 
 def _keywords(words: str | Iterable[str]) -> tuple[str, ...]:
-    named = (words,) if isinstance(words, str) else tuple(words)
+    named = tuple(words) if isinstance(words, Iterator) else words
     given = checked_words(named, InvalidArgumentError)
     if named and not given:
         raise InvalidArgumentError("No keyword holds more than blanks: name a word, or give no keywords.")
