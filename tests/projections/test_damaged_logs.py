@@ -161,6 +161,21 @@ def test_what_is_deleted_and_purged_is_not_missing(
         assert models.compare().differences == ()
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_session_that_lost_an_event_is_erased_and_keeps_no_other_from_being_so(
+    database: Database, is_plain: bool
+) -> None:
+    with database.service(database.plain_recorder if is_plain else None) as sessions:
+        for name in ("alpha", "beta"):
+            sessions.create(name)
+            turn(sessions, name)
+    remove(database, 3)
+    with database.service(database.plain_recorder if is_plain else None) as sessions:
+        assert [sessions.delete(name).erasure for name in ("alpha", "beta")] == ["done", "done"]
+        assert sessions.sweep().pending == 0
+    assert database.one("SELECT count(*) FROM stored_events WHERE topic LIKE '%MessageAppended'") == 0
+
+
 def test_what_a_purge_left_of_a_session_is_not_missing(sessions: SessionService, database: Database) -> None:
     """On SQLite the event that says how far the index got stays."""
     sessions.create("alpha")

@@ -290,23 +290,17 @@ ERASE: Final[LiteralString] = """
     CREATE FUNCTION {erase}(
         erased {id_type}, events bigint, tombstone bigint, stub_topic text, stubs bytea[], at bigint
     ) RETURNS void LANGUAGE plpgsql AS $BODY$
-    DECLARE
-        overwritten bigint;
     BEGIN
         UPDATE {events} SET
             topic = stub_topic, state = stubs[least(originator_version + 1, cardinality(stubs))]
             WHERE originator_id = erased AND originator_version < events;
-        GET DIAGNOSTICS overwritten = ROW_COUNT;
-        IF overwritten <> events THEN
-            RAISE 'The session to be deleted is not stored as a whole: nothing was erased.'
-                USING ERRCODE = 'data_corrupted';
-        END IF;
         INSERT INTO {erasures} (aggregate_id, deleted_at, version, transaction)
             VALUES (erased::uuid, at, tombstone, pg_current_xact_id()::xid);
     END
     $BODY$
 """
-"""Puts stubs over the events of a session in the transaction that writes its tombstone."""
+"""Puts stubs over the events of a session in the transaction that writes its tombstone. Those that the log
+has lost need none."""
 
 FENCE: Final[LiteralString] = """
     CREATE FUNCTION {fence}() RETURNS trigger LANGUAGE plpgsql AS $BODY$
