@@ -175,7 +175,7 @@ class ReplayedModels(ReadModels, Generic[Log]):
             if newest == 0:
                 raise StorageError(
                     "The log has no event, and rows tell of sessions: its table was emptied or made anew. "
-                    "Nothing was changed, since these rows are all that is left: restore the log from a backup."
+                    "Nothing was changed, for these rows are all that is left: restore the log from a backup."
                 )
             self._log.links.note(one)
 
