@@ -203,7 +203,7 @@ class Resuming(ToolRounds):
         told = [one for one in view.told_events(event.branch) if not one.synthetic]
         so_far.turn_from = _turn_start(told, event)
         so_far.newest = so_far.known_until = view.version
-        went_on = _went_on(told, event)
+        went_on = _has_gone_on(told, event)
         if opening.runs or opening.result is not None:
             is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
@@ -228,7 +228,7 @@ class Resuming(ToolRounds):
         while True:
             view = yield from self._view()
             told = [one for one in view.told_events(event.branch) if not one.synthetic]
-            if _went_on(told, event):
+            if _has_gone_on(told, event):
                 return None
             with suppress(TurnInProgressError, VersionConflictError):
                 yield from self._write((), expected=view.version)
@@ -299,7 +299,7 @@ def _is_answered(told: Sequence[SessionEvent], event: SessionEvent, call: ToolCa
     return any(response.id == call.id and not response.provisional for response in responses)
 
 
-def _went_on(told: Sequence[SessionEvent], event: SessionEvent) -> bool:
+def _has_gone_on(told: Sequence[SessionEvent], event: SessionEvent) -> bool:
     """Whether the conversation went on behind the event."""
     return any(one.version > event.version and one.role not in _BESIDE for one in told)
 
