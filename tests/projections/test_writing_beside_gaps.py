@@ -46,6 +46,13 @@ def test_an_idle_expiry_does_not_hide_it(database: Database) -> None:
         say(sessions, "beta", 2)
 
 
+def test_a_session_whose_end_is_gone_can_be_deleted(two: Database) -> None:
+    remove(two, 9, 10)
+    with two.service() as sessions:
+        assert sessions.delete("beta").erasure == "done"
+        assert sessions.get_events("beta") == ()
+
+
 def test_an_id_whose_event_is_gone_is_no_repeat_of_another_one(two: Database) -> None:
     remove(two, 9, 10)
     with two.service() as sessions, pytest.raises(StorageError, match=r"'beta-3'.*does not have its event"):

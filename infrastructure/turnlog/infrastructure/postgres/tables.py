@@ -150,8 +150,8 @@ WRITE_ROWS: Final[LiteralString] = """
         END IF;
         FOR change IN
             SELECT * FROM json_to_recordset(changes) AS change (
-                aggregate_id uuid, first bigint, version bigint, head text, at bigint, messages bigint,
-                active_at bigint, opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
+                aggregate_id uuid, version bigint, head text, at bigint, messages bigint, active_at bigint,
+                opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
                 moves_expiry boolean, expires_at bigint,
                 describes boolean, metadata text, hashes bigint[], deleted boolean
             )
@@ -175,12 +175,8 @@ WRITE_ROWS: Final[LiteralString] = """
                         change.active_at + idle,
                         CASE WHEN change.moves_expiry THEN change.expires_at ELSE expires_at END
                     )
-                WHERE aggregate_id = change.aggregate_id AND version < change.first
-                RETURNING position INTO place;
+                WHERE aggregate_id = change.aggregate_id RETURNING position INTO place;
                 IF place IS NULL THEN
-                    IF EXISTS (SELECT 1 FROM {sessions} WHERE aggregate_id = change.aggregate_id) THEN
-                        RAISE data_corrupted USING MESSAGE = {end_is_gone};
-                    END IF;
                     IF EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = change.aggregate_id) THEN
                         RAISE unique_violation USING MESSAGE = 'The session was deleted.';
                     END IF;
@@ -227,6 +223,14 @@ APPEND: Final[LiteralString] = """
                 AS event (id {id_type}, version bigint, topic text, first int, size int)
             RETURNING notification_id;
         IF changes IS NOT NULL THEN
+            IF EXISTS (
+                SELECT 1 FROM json_to_recordset(changes) AS change (
+                    aggregate_id uuid, first bigint, opened_at bigint, deleted boolean
+                ) JOIN {sessions} USING (aggregate_id)
+                WHERE version >= first AND opened_at IS NULL AND deleted IS NULL
+            ) THEN
+                RAISE data_corrupted USING MESSAGE = {end_is_gone};
+            END IF;
             PERFORM {write_rows}(changes, entries);
         END IF;
     END

@@ -206,7 +206,7 @@ def insert(
         is_live = cursor.sqlite_cursor.rowcount == 1
         if not is_live:
             cursor.execute(_IS_BEHIND, (key, first))
-            if cursor.fetchone() is not None:
+            if cursor.fetchone() is not None and not isinstance(newest, SessionDeleted):
                 raise ProgrammingError(END_IS_GONE)
             cursor.execute(_MOVE, moved)
             if active_at is not None:
