@@ -107,7 +107,7 @@ class _Found:
             yield _repeat_advice(_name(one), one["versions"][1])
 
 
-LOG_ADVICE: Final = "no rebuild repairs the log: take what is gone from a backup"
+LOG_ADVICE: Final = "no rebuild repairs the log: take what is wrong there from a backup"
 KEEP_ADVICE: Final = "keep this output and a copy: a rebuild forgets what was lost"
 
 
