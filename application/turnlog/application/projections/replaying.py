@@ -166,7 +166,7 @@ class ReplayedModels(ReadModels, Generic[Log]):
     @staticmethod
     def _told(names: Sequence[str], gone: Collection[str], position: int, events: int) -> tuple[Rebuilt, ...]:
         """What was rebuilt, of which these were gone."""
-        made = (*names, *(name for name in (ERASURES,) if name in gone))
+        made = [*names, ERASURES] if ERASURES in gone else names
         return tuple(Rebuilt(name, events, position, name in gone) for name in made)
 
     def _note_gone(self, missing: Iterable[MissingEvents], newest: int) -> None:

@@ -167,6 +167,7 @@ def insert(
     It is opened at this position, which is free, or behind all others.
 
     True when the row says that it was not deleted before; without that the list of erasures has to be asked.
+    Raises `ProgrammingError` where the row tells of one of these versions already, which the log had lost.
     """
     key = aggregate_id.bytes
     messages = 0
