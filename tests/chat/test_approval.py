@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -35,6 +35,7 @@ from turnlog.domain import (
     MessageFilter,
     Role,
     SessionNotFoundError,
+    TurnInProgressError,
     UnknownEventError,
     WindowCompactionStrategy,
 )
@@ -100,6 +101,32 @@ def test_of_approvals_that_come_at_once_one_makes_the_call_and_the_others_wait(t
         said = sorted(pool.map(approve, range(4)))
         assert said == ["done", "was answered", "was answered", "was answered"]
         assert len(model.asked) == 1
+
+
+def test_an_approval_beside_a_model_that_is_being_asked_waits_and_is_refused(tmp_path: Path) -> None:
+    waits = Event()
+    with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(1) as pool:
+        _, call = asked(sessions)
+        view = sessions.view_for_turn
+        second: list[Future[Turn]] = []
+
+        def viewed(*arguments: Any, **named: Any) -> Any:
+            try:
+                return view(*arguments, **named)
+            except TurnInProgressError:
+                waits.set()
+                raise
+
+        def done(_: object) -> str:
+            second.append(pool.submit(chat.approve, SID, call.event_id, call.call_id, wait=60))
+            assert waits.wait(60)
+            return "done"
+
+        sessions.view_for_turn = viewed  # type: ignore[method-assign]
+        chat = SessionChat(sessions, ScriptedModel([done]), tools=[PAY])
+        assert chat.approve(SID, call.event_id, call.call_id).text == "done"
+        with pytest.raises(CallNotAwaitedError):
+            second[0].result(60)
 
 
 def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:

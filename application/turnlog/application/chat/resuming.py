@@ -207,7 +207,12 @@ class Resuming(ToolRounds):
         if opening.runs or opening.result is not None:
             is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
-                return (yield from self._left_over(event))  # it came in before, and then the turn broke off
+                left_over = yield from self._left_over(
+                    event
+                )  # it came in before, and then the turn broke off
+                if left_over is None and not so_far.awaiting:  # it had not: somebody was about to go on
+                    raise CallNotAwaitedError(reference.event_id, reference.call_id)
+                return left_over
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
         if opening.runs:
             results = yield from self._run_approved(event, call, reference)
