@@ -10,8 +10,9 @@ BENCH := $(VENV)/.installed-bench
 demo: $(STAMP)
 	@$(BIN)/turnlog demo
 
+# Two tests at a time; ARGS="-n 0" runs one after the other, as a debugger needs it.
 test: $(STAMP)
-	$(BIN)/pytest -q $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist worksteal $(ARGS)
 
 # A real model in this process: 270 MB to install, a few minutes to run.
 test-llm: $(STAMP)
