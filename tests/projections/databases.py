@@ -39,6 +39,7 @@ class Database(ABC):
     view_class: type[ViewStore]
     follower_class: type[FollowerStore[Any]]
     plain_recorder: str
+    hooked_recorder: str
     env: Mapping[str, str]
 
     def env_with(self, recorder: str | None) -> dict[str, str]:
@@ -98,6 +99,7 @@ class SqliteFile(Database):
     view_class = SqliteViewStore
     follower_class = SqliteFollowerStore
     plain_recorder = FOLLOWABLE
+    hooked_recorder = "tests.traps.recorders:SqliteHooked"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -135,6 +137,7 @@ class PostgresSchema(Database):
     view_class = PostgresViewStore
     follower_class = PostgresFollowerStore
     plain_recorder = PLAIN_POSTGRES
+    hooked_recorder = "tests.traps.recorders:PostgresHooked"
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self.env = env or postgres_env()

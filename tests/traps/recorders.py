@@ -1,4 +1,4 @@
-"""Recorders of a host in which something goes wrong, each named by APPLICATION_RECORDER_TOPIC."""
+"""Recorders of a host, in most of which something goes wrong, each named by APPLICATION_RECORDER_TOPIC."""
 
 from __future__ import annotations
 
@@ -85,6 +85,30 @@ class PostgresStored(postgres.SessionRows, StoredHost):
 
 
 class PostgresIds(postgres.SessionRows, IdsHost):
+    """Rows about sessions in front of it."""
+
+
+class HookedOnSqlite(SQLiteApplicationRecorder):
+    """Asks for something of its own in the transaction, and nothing is wrong with that."""
+
+    def _insert_events(self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Any:
+        c.execute("SELECT 1")
+        return super()._insert_events(c, stored_events, **kwargs)
+
+
+class SqliteHooked(sqlite.SessionRows, HookedOnSqlite):
+    """Rows about sessions in front of it."""
+
+
+class HookedOnPostgres(PostgresApplicationRecorder):
+    """Asks for something of its own in the transaction, and nothing is wrong with that."""
+
+    def _insert_events(self, curs: Any, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
+        curs.execute("SELECT 1")
+        super()._insert_events(curs, stored_events, **kwargs)
+
+
+class PostgresHooked(postgres.SessionRows, HookedOnPostgres):
     """Rows about sessions in front of it."""
 
 

@@ -84,6 +84,22 @@ _logger = logging.getLogger("turnlog")
 _REMEMBER: Final[LiteralString] = "INSERT INTO {due} VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
+_FORGET: Final[LiteralString] = """
+    WITH former AS (
+        DELETE FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[]) RETURNING position
+    ), described AS (
+        DELETE FROM {metadata} AS held USING former WHERE held.position = former.position
+        RETURNING held.position, hashes
+    ), found AS (
+        DELETE FROM {by_metadata} AS held USING described
+        WHERE held.position = described.position AND hash = ANY (hashes)
+    ), indexed AS (
+        DELETE FROM {recall} AS held USING former WHERE held.position = former.position
+    )
+    DELETE FROM {recall_mark} AS held USING former WHERE held.position = former.position
+"""
+"""Where the log lost a session with its opening event, it may have been begun anew."""
+
 _COPIED: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
     ("INSERT INTO {erasures} ", "SELECT * FROM {erasures}"),
     ("INSERT INTO {redactions} ", "SELECT * FROM {redactions}"),
@@ -216,13 +232,16 @@ def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[Stream
     Of a session that was erased before, nothing is known that could be listed.
     """
     told = [event for event in events if not isinstance(event, EventErased)]
-    known = {as_uuid(event.originator_id) for event in told if isinstance(event, SessionOpened)}
-    held = cursor.execute(
+    opened = {as_uuid(event.originator_id) for event in told if isinstance(event, SessionOpened)}
+    rows = cursor.execute(
         names.sql("SELECT aggregate_id FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"),
         (list({as_uuid(event.originator_id) for event in told}),),
     )
-    known.update(row["aggregate_id"] for row in held.fetchall())
-    changes = changes_of(event for event in told if as_uuid(event.originator_id) in known)
+    held = {row["aggregate_id"] for row in rows.fetchall()}
+    if again := opened & held:
+        cursor.execute(names.sql(_FORGET), (list(again),))
+    stored = [event for event in told if as_uuid(event.originator_id) in opened | held]
+    changes = changes_of(stored, are_new=False)
     if changes:
         cursor.execute(names.sql("SELECT {write_rows}(%s::json, NULL)"), (changes.as_json()[0],))
 

@@ -85,12 +85,16 @@ def moving_on(
     )
 
 
-def changes_of(events: Iterable[StreamEvent]) -> Changes:
-    """What follows from these events for the rows."""
+def changes_of(events: Iterable[StreamEvent], *, are_new: bool = True) -> Changes:
+    """What follows from these events for the rows.
+
+    With events that are new a row that tells of their versions already is refused: the log had lost those. A
+    tombstone is not, which ends such a session too.
+    """
     streams: dict[UUID, list[StreamEvent]] = {}
     for event in events:
         streams.setdefault(as_uuid(event.originator_id), []).append(event)
-    changes = [_change(aggregate_id, stream) for aggregate_id, stream in streams.items()]
+    changes = [_change(aggregate_id, stream, are_new) for aggregate_id, stream in streams.items()]
     entries = [
         {"aggregate_id": str(aggregate_id), "event_id": event_id, "version": event.originator_version}
         for aggregate_id, stream in streams.items()
@@ -100,11 +104,11 @@ def changes_of(events: Iterable[StreamEvent]) -> Changes:
     return Changes(changes, entries)
 
 
-def _change(aggregate_id: UUID, events: Sequence[StreamEvent]) -> dict[str, Any]:
+def _change(aggregate_id: UUID, events: Sequence[StreamEvent], are_new: bool) -> dict[str, Any]:
     newest = events[-1]
     change: dict[str, Any] = {
         "aggregate_id": str(aggregate_id),
-        "first": events[0].originator_version,
+        "first": events[0].originator_version if are_new else None,
         "version": newest.originator_version,
         "head": newest.chain,
         "at": micros(newest.timestamp),
@@ -126,7 +130,7 @@ def _change(aggregate_id: UUID, events: Sequence[StreamEvent]) -> dict[str, Any]
         elif isinstance(event, MetadataUpdated):
             _describe(change, event.content)
         elif isinstance(event, SessionDeleted):
-            change["deleted"] = True
+            change["deleted"], change["first"] = True, None
     return change
 
 

@@ -17,7 +17,7 @@ from turnlog.application import storage
 from turnlog.application.projections.batches import OUR_TOPICS
 from turnlog.infrastructure.postgres.calls import AS_BYTES, AS_TEXT
 
-FORM: Final = 4
+FORM: Final = 5
 """The form of the functions. Those of another form stand beside them, for processes of another release."""
 
 _TABLES: Final = {
@@ -150,8 +150,8 @@ WRITE_ROWS: Final[LiteralString] = """
         END IF;
         FOR change IN
             SELECT * FROM json_to_recordset(changes) AS change (
-                aggregate_id uuid, version bigint, head text, at bigint, messages bigint, active_at bigint,
-                opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
+                aggregate_id uuid, first bigint, version bigint, head text, at bigint, messages bigint,
+                active_at bigint, opened_at bigint, namespace text, salt bigint, session_id text, idle bigint,
                 moves_expiry boolean, expires_at bigint,
                 describes boolean, metadata text, hashes bigint[], deleted boolean
             )
@@ -175,12 +175,20 @@ WRITE_ROWS: Final[LiteralString] = """
                         change.active_at + idle,
                         CASE WHEN change.moves_expiry THEN change.expires_at ELSE expires_at END
                     )
-                WHERE aggregate_id = change.aggregate_id RETURNING position INTO place;
+                WHERE aggregate_id = change.aggregate_id AND (version < change.first OR change.first IS NULL)
+                RETURNING position INTO place;
                 IF place IS NULL THEN
+                    IF EXISTS (SELECT 1 FROM {sessions} WHERE aggregate_id = change.aggregate_id)
+                            AND NOT EXISTS (
+                                SELECT 1 FROM {events} WHERE originator_id = change.aggregate_id::{id_type}
+                                    AND originator_version BETWEEN change.first AND change.version
+                            ) THEN
+                        RAISE data_corrupted USING MESSAGE = {end_is_gone};
+                    END IF;
                     IF EXISTS (SELECT 1 FROM {ended} WHERE aggregate_id = change.aggregate_id) THEN
                         RAISE unique_violation USING MESSAGE = 'The session was deleted.';
                     END IF;
-                    CONTINUE; -- a stream that is no session's, as that of passes
+                    CONTINUE; -- a stream that is no session's, as that of passes, or a version that is taken
                 END IF;
             END IF;
             IF change.describes OR change.deleted THEN
@@ -206,7 +214,8 @@ WRITE_ROWS: Final[LiteralString] = """
     END
     $BODY$
 """
-"""Writes the rows that follow from new events, in their transaction."""
+"""Writes the rows that follow from new events, in their transaction and in front of them: of one whose version
+is taken in the log the insert says so, and one that only the row tells of is gone."""
 
 APPEND: Final[LiteralString] = """
     CREATE FUNCTION {append}(
@@ -216,23 +225,15 @@ APPEND: Final[LiteralString] = """
         PERFORM set_config('lock_timeout', patience, true), set_config('turnlog.rows', 'on', true);
         LOCK TABLE {events} IN EXCLUSIVE MODE;
         NOTIFY {channel};
+        IF changes IS NOT NULL THEN
+            PERFORM {write_rows}(changes, entries);
+        END IF;
         RETURN QUERY
             INSERT INTO {events} (originator_id, originator_version, topic, state)
             SELECT id, version, topic, substring(states FROM first FOR size)
             FROM json_to_recordset(events)
                 AS event (id {id_type}, version bigint, topic text, first int, size int)
             RETURNING notification_id;
-        IF changes IS NOT NULL THEN
-            IF EXISTS (
-                SELECT 1 FROM json_to_recordset(changes) AS change (
-                    aggregate_id uuid, first bigint, opened_at bigint, deleted boolean
-                ) JOIN {sessions} USING (aggregate_id)
-                WHERE version >= first AND opened_at IS NULL AND deleted IS NULL
-            ) THEN
-                RAISE data_corrupted USING MESSAGE = {end_is_gone};
-            END IF;
-            PERFORM {write_rows}(changes, entries);
-        END IF;
     END
     $BODY$
 """

@@ -186,9 +186,10 @@ class DirectoryBuilder:
                 directory.insert_erased(cursor, aggregate_id, first)
             told = [event for event in events if not isinstance(event, EventErased)]
             if told and isinstance(told[0], SessionOpened):
-                directory.insert(cursor, aggregate_id, told, self._former_position(cursor, aggregate_id))
+                position = self._former_position(cursor, aggregate_id)
+                directory.insert(cursor, aggregate_id, told, position, are_new=False)
             elif told and directory.holds(cursor, aggregate_id):
-                directory.insert(cursor, aggregate_id, told)
+                directory.insert(cursor, aggregate_id, told, are_new=False)
 
     def settle(self, cursor: SQLiteCursor, upto: int) -> None:  # noqa: ARG002 - it is up to what was read
         """Take over what only the former rows say."""

@@ -323,7 +323,7 @@ def apply(cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent
             eraser.remember_redaction(cursor, event, eraser.DUE)
     told = [event for event in events if not isinstance(event, EventErased)]
     if told and (isinstance(told[0], SessionOpened) or directory.holds(cursor, aggregate_id)):
-        directory.insert(cursor, aggregate_id, told)
+        directory.insert(cursor, aggregate_id, told, are_new=False)
 
 
 def by_stream(events: Iterable[StreamEvent | None]) -> Mapping[UUID, list[StreamEvent]]:

@@ -90,6 +90,14 @@ _OPEN = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 """
 
+_OPEN_AGAIN = f"""
+    {_OPEN} ON CONFLICT (aggregate_id) DO UPDATE SET session_id = excluded.session_id,
+        created_at = excluded.created_at, modified_at = excluded.modified_at,
+        expires_at = excluded.expires_at, idle = excluded.idle, version = excluded.version,
+        head = excluded.head, messages = 0, deleted = 0
+"""
+"""Of what is stored already. Where the log lost a session with its opening event, it may have been begun anew."""
+
 _MOVE = """
     UPDATE turnlog_sessions SET version = ?, head = ?, modified_at = ?, messages = messages + ?
     WHERE aggregate_id = ?
@@ -160,14 +168,20 @@ def holds(cursor: SQLiteCursor, aggregate_id: UUID) -> bool:
 
 
 def insert(
-    cursor: SQLiteCursor, aggregate_id: UUID, events: Sequence[StreamEvent], position: int | None = None
+    cursor: SQLiteCursor,
+    aggregate_id: UUID,
+    events: Sequence[StreamEvent],
+    position: int | None = None,
+    *,
+    are_new: bool = True,
 ) -> bool:
     """Open or move on the row of one session by these events of its stream.
 
     It is opened at this position, which is free, or behind all others.
 
     True when the row says that it was not deleted before; without that the list of erasures has to be asked.
-    Raises `ProgrammingError` where the row tells of one of these versions already, which the log had lost.
+    Raises `ProgrammingError` where the row tells of one of these versions already, which the log had lost; of
+    events that are not new nothing is refused.
     """
     key = aggregate_id.bytes
     messages = 0
@@ -185,7 +199,7 @@ def insert(
                 opened_at,
                 expires_at,
             )
-            cursor.execute(_OPEN, (*values, event.idle, event.originator_version, event.chain))
+            cursor.execute(_OPEN if are_new else _OPEN_AGAIN, (*values, event.idle, event.originator_version, event.chain))
             _set_metadata(cursor, key, event.content)
         elif isinstance(event, MessageAppended):
             messages += 1
@@ -203,6 +217,8 @@ def insert(
     if newest.originator_version > 0:
         moved = (newest.originator_version, newest.chain, _micros(newest.timestamp), messages, key)
         first = events[0].originator_version + isinstance(events[0], SessionOpened)  # that one has its row
+        if not are_new:
+            first = _MOST
         cursor.execute(_MOVE_MOST, (*moved, first))
         is_live = cursor.sqlite_cursor.rowcount == 1
         if not is_live:
