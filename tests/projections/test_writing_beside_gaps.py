@@ -5,12 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from tests.contracts.stores import Order
 from tests.projections.databases import Database, PostgresSchema
 from tests.projections.test_damaged_logs import rebuilt, remove, say, two
 
 from turnlog.application import SessionService
 from turnlog.application.projections import replaying
-from turnlog.domain import EventQuery, Message, NewEvent, StorageError, UnreadableEventError, VersionConflictError
+from turnlog.domain import (
+    EventQuery,
+    Message,
+    NewEvent,
+    SessionIdUnavailableError,
+    StorageError,
+    UnreadableEventError,
+    VersionConflictError,
+)
 
 __all__ = ["two"]
 
@@ -129,6 +138,26 @@ def test_a_session_that_was_lost_as_a_whole_and_begun_anew_keeps_no_other_from_b
                 assert not database.rows(f"{kept} EXCEPT SELECT position FROM turnlog_plain_sessions"), table
         sessions.delete("alpha")
         assert [row.session_id for row in sessions.list_sessions()] == ["beta"]
+
+
+@pytest.mark.parametrize("kind", ["rows", "hooked", "plain", "plain, listed"])
+def test_no_session_is_begun_in_front_of_events_whose_opening_is_gone(database: Database, kind: str) -> None:
+    recorders = {"rows": None, "hooked": database.hooked_recorder}
+    recorder = recorders.get(kind, database.plain_recorder)
+    with database.service(recorder) as sessions:
+        sessions.create("alpha", metadata={"secret": "heron"})
+        sessions.append_events("alpha", [Message.user("of ada"), Message.user("and of nobody else")])
+        if kind == "plain, listed":
+            sessions.list_sessions()
+    remove(database, 1)
+    if recorder != database.plain_recorder:
+        rebuilt(database)
+    with database.service(recorder) as sessions:
+        for also in ((), [Order("tea")]):
+            with pytest.raises(SessionIdUnavailableError):
+                sessions.create("alpha", also=also)
+        assert sessions.create("beta").version == 0
+    assert database.one("SELECT count(*) FROM stored_events") == 3
 
 
 def test_an_idle_expiry_does_not_hide_it(database: Database) -> None:

@@ -95,7 +95,8 @@ class Lifecycle(ServiceCore):
             context=merged_context(context),
         )
         opened = cast("SessionOpened", session.pending_events[0])
-        if not self._writer.open(session, also):
+        is_free = session_id is None or self._streams.is_free(session.id)
+        if not is_free or not self._writer.open(session, also):
             raise SessionIdUnavailableError(opened.session_id)
         content = from_json_text(opened.content) if opened.content else {}
         return _details(opened.session_id, session.state, cast("dict[str, Any]", content))

@@ -118,6 +118,16 @@ class SessionStreams:
         """The stored event at this version."""
         return next(iter(self._read(aggregate_id, gt=version - 1, lte=version)), None)
 
+    def is_free(self, aggregate_id: UUID) -> bool:
+        """Whether nothing is stored under this id, not even behind an opening event that is gone.
+
+        A recorder that keeps rows finds out itself, in the transaction.
+        """
+        if isinstance(self._events.recorder, SessionRowsRecorder):
+            return True
+        with storage_errors():
+            return not self._select(aggregate_id, limit=1)
+
     def state(self, aggregate_id: UUID, version: int | None = None) -> SessionState | None:
         """The newest state, or the one at this version; None when the stream is empty up to there."""
         with storage_errors():

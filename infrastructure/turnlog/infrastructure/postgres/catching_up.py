@@ -98,7 +98,7 @@ _FORGET: Final[LiteralString] = """
     )
     DELETE FROM {recall_mark} AS held USING former WHERE held.position = former.position
 """
-"""Where the log lost a session with its opening event, it may have been begun anew."""
+"""Where the log lost a session as a whole, it may have been begun anew."""
 
 _COPIED: Final[tuple[tuple[LiteralString, LiteralString], ...]] = (
     ("INSERT INTO {erasures} ", "SELECT * FROM {erasures}"),

@@ -157,6 +157,11 @@ WRITE_ROWS: Final[LiteralString] = """
             )
         LOOP
             IF change.opened_at IS NOT NULL THEN
+                IF change.first IS NOT NULL AND EXISTS (
+                    SELECT 1 FROM {events} WHERE originator_id = change.aggregate_id::{id_type}
+                ) THEN
+                    RAISE unique_violation USING MESSAGE = 'Events of the session are stored already.';
+                END IF;
                 INSERT INTO {sessions} (
                     aggregate_id, namespace, salt, session_id, created_at, modified_at, expires_at, idle,
                     version, head, messages
@@ -214,8 +219,11 @@ WRITE_ROWS: Final[LiteralString] = """
     END
     $BODY$
 """
-"""Writes the rows that follow from new events, in their transaction and in front of them: of one whose version
-is taken in the log the insert says so, and one that only the row tells of is gone."""
+"""Writes the rows that follow from new events, in their transaction and in front of them.
+
+Of a version that is taken in the log the insert says so; one that only the row tells of is gone. Without `first`
+the events are stored already, and nothing is refused.
+"""
 
 APPEND: Final[LiteralString] = """
     CREATE FUNCTION {append}(

@@ -96,7 +96,7 @@ _OPEN_AGAIN = f"""
         expires_at = excluded.expires_at, idle = excluded.idle, version = excluded.version,
         head = excluded.head, messages = 0, deleted = 0
 """
-"""Of what is stored already. Where the log lost a session with its opening event, it may have been begun anew."""
+"""Of what is stored already. Where the log lost a session as a whole, it may have been begun anew."""
 
 _MOVE = """
     UPDATE turnlog_sessions SET version = ?, head = ?, modified_at = ?, messages = messages + ?
@@ -199,7 +199,10 @@ def insert(
                 opened_at,
                 expires_at,
             )
-            cursor.execute(_OPEN if are_new else _OPEN_AGAIN, (*values, event.idle, event.originator_version, event.chain))
+            cursor.execute(
+                _OPEN if are_new else _OPEN_AGAIN,
+                (*values, event.idle, event.originator_version, event.chain),
+            )
             _set_metadata(cursor, key, event.content)
         elif isinstance(event, MessageAppended):
             messages += 1

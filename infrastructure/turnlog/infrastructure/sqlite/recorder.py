@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper, ProgrammingError, StoredEvent
+from eventsourcing.persistence import IntegrityError, Mapper, ProgrammingError, StoredEvent
 from eventsourcing.sqlite import (
     SQLITE3_DEFAULT_LOCK_TIMEOUT,
     SQLiteAggregateRecorder,
@@ -26,7 +26,7 @@ from turnlog.application.ports import (
 )
 from turnlog.application.projections.errors import LOST
 from turnlog.application.storage import storage_errors, unlocked
-from turnlog.domain.events import ContentRedacted, SessionDeleted, StreamEvent
+from turnlog.domain.events import ContentRedacted, SessionDeleted, SessionOpened, StreamEvent
 from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall, rules
 from turnlog.infrastructure.sqlite.backup import back_up
 from turnlog.infrastructure.sqlite.catching_up import (
@@ -222,6 +222,8 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         streams = by_stream(self._stream_events(stored_events, **kwargs))
         ids = super()._insert_events(c, stored_events, **kwargs)
         for aggregate_id, events in streams.items():
+            if isinstance(events[0], SessionOpened):
+                self._refuse_rest(c, events[-1])
             ledger.insert(c, aggregate_id, events)
             is_live = directory.insert(c, aggregate_id, events)
             if not is_live and events[0].originator_version > 0:
@@ -233,6 +235,16 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         if ids and not 0 <= ids[-1] - self._indexed <= recall.MAX_LAG and (index := self.recall):
             self._indexed = index.follow(c, ids[-1], len(ids))
         return ids
+
+    def _refuse_rest(self, c: SQLiteCursor, newest: StreamEvent) -> None:
+        """Refuse to begin a session in front of events that were stored of it: its opening event is gone."""
+        c.execute(
+            f"SELECT 1 FROM {self.events_table_name} "  # noqa: S608 - its own table
+            "WHERE originator_id = ? AND originator_version > ?",
+            (eraser.stored_form(newest.originator_id), newest.originator_version),
+        )
+        if c.fetchone() is not None:
+            raise IntegrityError("Events of the session are stored already.")
 
     def _redact(self, c: SQLiteCursor, aggregate_id: UUID, redactions: Sequence[ContentRedacted]) -> None:
         """Remove the contents that are redacted, and what was derived from them."""
