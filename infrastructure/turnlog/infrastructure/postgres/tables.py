@@ -221,8 +221,8 @@ WRITE_ROWS: Final[LiteralString] = """
 """
 """Writes the rows that follow from new events, in their transaction and in front of them.
 
-Of a version that is taken in the log the insert says so; one that only the row tells of is gone. Without `first`
-the events are stored already, and nothing is refused.
+Of a version that is taken in the log the insert says so; one that only the row tells of is gone. Without
+`first` the events are stored already, and nothing is refused.
 """
 
 APPEND: Final[LiteralString] = """
