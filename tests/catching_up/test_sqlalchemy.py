@@ -100,6 +100,16 @@ def test_a_deleted_session_is_gone_and_its_id_taken(sessions: SessionService) ->
         sessions.create("gone")
 
 
+def test_no_session_is_begun_in_front_of_events_whose_opening_is_gone(sessions: SessionService) -> None:
+    recorder: Any = sessions.app.recorder
+    table = recorder.events_record_cls.__table__
+    with recorder.datastore.engine.begin() as connection:
+        lost = (table.c.originator_id == aggregate_id("gone", "")) & (table.c.originator_version == 0)
+        assert connection.execute(table.delete().where(lost)).rowcount == 1
+    with pytest.raises(SessionIdUnavailableError):
+        sessions.create("gone")
+
+
 def test_with_erase_false_the_content_stays(sessions: SessionService) -> None:
     assert sessions.delete("gone", erase=False).erasure == "kept"
     assert (sessions.sweep().completed, EventErased in stored(sessions)) == (0, False)
