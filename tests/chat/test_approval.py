@@ -98,12 +98,13 @@ def test_of_approvals_that_come_at_once_one_makes_the_call_and_the_others_wait(t
             except CallNotAwaitedError:
                 return "was answered"
 
-        said = sorted(pool.map(approve, range(4)))
-        assert said == ["done", "was answered", "was answered", "was answered"]
+        said = list(pool.map(approve, range(4)))
+        assert {"done"} <= set(said) <= {"done", "was answered"}
         assert len(model.asked) == 1
+        assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]
 
 
-def test_an_approval_beside_a_model_that_is_being_asked_waits_and_is_refused(tmp_path: Path) -> None:
+def test_an_approval_beside_a_model_that_is_being_asked_waits_and_gets_what_it_said(tmp_path: Path) -> None:
     waits = Event()
     with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(1) as pool:
         _, call = asked(sessions)
@@ -125,8 +126,8 @@ def test_an_approval_beside_a_model_that_is_being_asked_waits_and_is_refused(tmp
         sessions.view_for_turn = viewed  # type: ignore[method-assign]
         chat = SessionChat(sessions, ScriptedModel([done]), tools=[PAY])
         assert chat.approve(SID, call.event_id, call.call_id).text == "done"
-        with pytest.raises(CallNotAwaitedError):
-            second[0].result(60)
+        repeat = second[0].result(60)
+        assert (repeat.text, repeat.is_repeat) == ("done", True)
 
 
 def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_who_approves_again_at_the_same_time_does_not_ask_twice(sessions: Sessio
         return asks(*args, **named)  # type: ignore[arg-type]
 
     sessions.awaits = overtaken  # type: ignore[method-assign, assignment]
-    caller.approve(SID, call.event_id, call.call_id)
+    turn = caller.approve(SID, call.event_id, call.call_id)
 
-    assert model.asked == []
+    assert (turn.text, turn.is_repeat, model.asked) == ("done", True, [])
     assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]

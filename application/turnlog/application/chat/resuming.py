@@ -207,12 +207,7 @@ class Resuming(ToolRounds):
         if opening.runs or opening.result is not None:
             is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
-                left_over = yield from self._left_over(
-                    event
-                )  # it came in before, and then the turn broke off
-                if left_over is None and not so_far.awaiting:  # it had not: somebody was about to go on
-                    raise CallNotAwaitedError(reference.event_id, reference.call_id)
-                return left_over
+                return (yield from self._left_over(event))  # it came in before, and then the turn broke off
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
         if opening.runs:
             results = yield from self._run_approved(event, call, reference)
@@ -229,18 +224,21 @@ class Resuming(ToolRounds):
 
     def _left_over(self, event: SessionEvent) -> Steps[list[Entry] | None]:
         """What leads to the next request behind an answer of which no call is open any more: results of those
-        calls that awaited none, and that were not made before their turn broke off."""
+        calls that awaited none, and that were not made before their turn broke off. Of what somebody else has
+        said behind it meanwhile the turn is a repeat."""
+        assert event.message is not None  # noqa: S101 - it has calls
+        answer = Entry(event.message, event=event)
         while True:
             view = yield from self._view()
             told = [one for one in view.told_events(event.branch) if not one.synthetic]
             if _has_gone_on(told, event):
-                return None
+                rest, is_newest = yield from self._rest_behind(event, view.version)
+                return (yield from self._went_on(rest, answer, view.version, is_newest=is_newest))
             with suppress(TurnInProgressError, VersionConflictError):
                 yield from self._write((), expected=view.version)
                 break
         missing = _without_result(told, event)
-        assert event.message is not None  # noqa: S101 - it has calls
-        return (yield from self._use_tools(Entry(event.message, event=event), missing)) if missing else []
+        return (yield from self._use_tools(answer, missing)) if missing else []
 
     def _run_approved(
         self, event: SessionEvent, call: ToolCallPart, reference: CallReference
