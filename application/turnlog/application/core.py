@@ -307,14 +307,15 @@ class ServiceCore:
         return self._metadata(key, state).get(SessionAttributes.PRINCIPAL_NAME)
 
     def _metadata(self, key: SessionKey, state: SessionState) -> Mapping[str, Any]:
-        """The metadata of the session in this state."""
-        if state.metadata_version is None:
-            return {}
-        event = self._streams.event_at(key.aggregate_id, state.metadata_version)
-        if not isinstance(event, (SessionOpened, MetadataUpdated)):
+        """The metadata of the session in this state; `UnreadableEventError` where they are gone, too."""
+        version = state.metadata_version
+        if version is None:
             return {}
         try:
-            return metadata_in(event)
+            event = self._streams.event_at(key.aggregate_id, version)
+            if event is None:
+                raise UnreadableEventError("it is gone", key.aggregate_id.hex, version)
+            return metadata_in(event) if isinstance(event, (SessionOpened, MetadataUpdated)) else {}
         except UnreadableEventError as error:
             raise error.of(key.session_id) from error.__cause__
 

@@ -12,10 +12,10 @@ from uuid import uuid4
 from turnlog.application.context import merged_context
 from turnlog.application.core import ServiceCore
 from turnlog.application.ports import SessionRow
-from turnlog.application.writing import Also
+from turnlog.application.writing import Also, SessionKey
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.compaction import require_positive
-from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, shown
+from turnlog.domain.errors import InvalidSettingError, SessionIdUnavailableError, UnreadableEventError, shown
 from turnlog.domain.events import SessionOpened
 from turnlog.domain.guards import require_kind
 from turnlog.domain.json_text import check_json, from_json_text, to_json_text
@@ -173,19 +173,34 @@ class Lifecycle(ServiceCore):
         The owner (`SessionAttributes.PRINCIPAL_NAME`) stays unless the new metadata name it: another value
         gives the session away, None takes the owner away. In a scope it cannot be changed. Metadata that the
         session has already are a repeat: nothing is written, unless `also` is to be saved with it.
+
+        Metadata that cannot be read, or are gone, are replaced by new ones that name the owner; without that
+        nobody knows whose the session is: `UnreadableEventError`.
         """
         around = merged_context(context)
         given = self._scoped(metadata)
         key = self._key(session_id)
 
         def decide(session: Session) -> None:
-            held = self._metadata(key, session.state)
-            wanted = dict(_owned(held, given))
+            held = self._metadata_to_replace(key, session.state, given)
+            wanted = dict(_owned(held or {}, given))
             check_json(wanted, "metadata")
-            if also or _as_text(wanted) != _as_text(held):
+            if also or held is None or _as_text(wanted) != _as_text(held):
                 session.update_metadata(wanted, now=self._now(), context=around)
 
         return self._write(session_id, also, decide)
+
+    def _metadata_to_replace(
+        self, key: SessionKey, state: SessionState, given: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """The metadata as they are, None where they cannot be read and the new ones name the owner."""
+        try:
+            return self._metadata(key, state)
+        except UnreadableEventError as error:
+            if SessionAttributes.PRINCIPAL_NAME in given:
+                return None
+            how = f"{error.reason}; metadata that name {SessionAttributes.PRINCIPAL_NAME!r} replace it"
+            raise UnreadableEventError(how, error.aggregate_id, error.version, key.session_id) from error
 
     def _scoped(self, metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The metadata with what the scope adds; `InvalidSettingError` when they name another principal."""
