@@ -73,7 +73,8 @@ class Ending(ServiceCore):
         """Let the session expire at another time; returns the version.
 
         `until` is that time (None: never). `by` is counted from the expiry as it is, or from now when that is
-        past; a session that never expires stays so.
+        past; a session that never expires stays so. With the expiry that it has already nothing is written,
+        unless `also` is to be saved with it.
         """
         if until is not None and until != "unchanged":
             require_aware("`until`", until)
@@ -89,7 +90,7 @@ class Ending(ServiceCore):
                 expires_at = session.state.expires_at
                 if expires_at is not None and by is not None:
                     expires_at = _later(max(expires_at, now), by)
-            session.extend(expires_at, now=now, context=around)
+            session.extend(expires_at, now=now, again=bool(also), context=around)
 
         return self._write(session_id, also, decide)
 

@@ -303,10 +303,15 @@ class Session(BaseAggregate[UUID]):
         return self._record(MetadataUpdated, now, context, content=content, salt=new_salt())
 
     def extend(
-        self, expires_at: datetime | None, *, now: datetime, context: Mapping[str, str] | None = None
+        self,
+        expires_at: datetime | None,
+        *,
+        now: datetime,
+        again: bool = False,
+        context: Mapping[str, str] | None = None,
     ) -> StreamEvent | None:
-        """Record another expiry, None for never; nothing when it is the expiry already."""
-        if expires_at == self.state.expires_at:
+        """Record another expiry, None for never; nothing when it is the expiry already, unless `again`."""
+        if expires_at == self.state.expires_at and not again:
             return None
         return self._record(ExpiryMoved, now, context, expires_at=_utc_text("expires_at", expires_at))
 
