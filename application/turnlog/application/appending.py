@@ -14,6 +14,7 @@ from turnlog.application.core import ServiceCore
 from turnlog.application.writing import Also
 from turnlog.domain.compaction import CompactionResult
 from turnlog.domain.errors import InvalidBoundaryError, InvalidEventError, UnknownEventError, shown
+from turnlog.domain.guards import require_kind
 from turnlog.domain.ids import check_id
 from turnlog.domain.log import CompactionBoundary, EventType, NewEvent, SessionEvent
 from turnlog.domain.messages import Message
@@ -79,9 +80,7 @@ class Appending(ServiceCore):
         unless the batch holds nothing but repeats. With host objects in `also` a lost race raises it as well.
         """
         key = self._key(session_id)
-        batch = Batch(
-            key, tuple(NewEvent.of(event) for event in events), expected_version, merged_context(context)
-        )
+        batch = Batch(key, NewEvent.each_of(events), expected_version, merged_context(context))
         if not batch.events:
             self._writer.current(key)
             return ()
@@ -110,9 +109,10 @@ class Appending(ServiceCore):
         Raises `UnknownEventError`, `CallNotAwaitedError`.
         """
         key = self._key(session_id)
-        for given in (event_id, abandonment_id):
-            if given is not None:
-                check_id("Event id", given)
+        check_id("Event id", event_id)
+        if abandonment_id is not None:
+            check_id("Event id", abandonment_id)
+        require_kind("`call_id`", call_id, str, "the id of a call, a text")
         self._writer.current(key)
         call_version = self._locate(key, event_id)
         if call_version is None:
@@ -149,6 +149,7 @@ class Appending(ServiceCore):
         """
         key = self._key(session_id)
         check_id("Event id", boundary_id)
+        require_kind("`boundary`", boundary, CompactionBoundary, "a CompactionBoundary")
         if tuple(event.id for event in summary) != boundary.summary:
             raise InvalidBoundaryError(
                 "The summary messages must be those that the boundary names, in order."

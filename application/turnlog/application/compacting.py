@@ -28,6 +28,7 @@ from turnlog.domain.errors import (
     VersionConflictError,
     shown,
 )
+from turnlog.domain.guards import require_kind
 from turnlog.domain.ids import check_branch
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.plan import CompactionPlan
@@ -183,6 +184,7 @@ class Compacting(ServiceCore):
         written then.
         """
         key = self._key(session_id)
+        require_kind("`plan`", plan, CompactionPlan, "a CompactionPlan")
         if len(plan.inserts) > 1:
             raise InvalidPlanError("A plan with more than one group of inserts cannot become one boundary.")
         group = plan.inserts[0] if plan.inserts else None

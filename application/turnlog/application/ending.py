@@ -180,6 +180,7 @@ class Ending(ServiceCore):
         A session whose events cannot all be read is deleted if it expired for certain. `UnreadableEventError`
         is the failure of one where an event that cannot be read may have postponed that.
         """
+        require_kind("`before`", before, datetime, "a datetime with an offset")
         require_aware("before", before)
         expired = self._directory.expired(self._namespace, before, where=self._scope)
         deleted: list[Erased] = []
@@ -201,6 +202,8 @@ class Ending(ServiceCore):
         rows are removed; None removes nothing. Raises `ErasureUnsupportedError`.
         """
         self._require_whole_store("sweep")
+        if purge_after is not None:
+            require_kind("`purge_after`", purge_after, timedelta, "a timedelta, as in timedelta(days=30)")
         if purge_after is not None and purge_after < timedelta(0):
             raise InvalidSettingError(f"`purge_after` cannot be negative, it is {purge_after}.")
         if self._eraser is None:
@@ -232,6 +235,7 @@ class Ending(ServiceCore):
         `UnreadableErasureError` for a line of that file that cannot be read.
         """
         self._require_whole_store("erasures")
+        require_kind("`since`", since, datetime, "a datetime with an offset")
         require_aware("since", since)
         listed = erasure_list(self._app.env)
         if listed is None:

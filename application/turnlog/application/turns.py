@@ -20,7 +20,8 @@ from turnlog.domain.errors import (
     UnknownEventError,
     VersionConflictError,
 )
-from turnlog.domain.ids import own_event_id
+from turnlog.domain.guards import require_kind
+from turnlog.domain.ids import check_id, own_event_id
 from turnlog.domain.log import NewEvent, SessionEvent
 from turnlog.domain.messages import Message, Role, ToolCallPart
 from turnlog.domain.session import Session
@@ -98,7 +99,7 @@ class Turns(ServiceCore):
         `CallNotAwaitedError`. With an `expected_version` that is not the session's, `VersionConflictError`.
         """
         key = self._key(session_id)
-        batch = Batch(key, tuple(NewEvent.of(event) for event in events), None, merged_context(context))
+        batch = Batch(key, NewEvent.each_of(events), None, merged_context(context))
         asked_at = self._version_of_call(key, answers or abandons)
         tries = itertools.count()
 
@@ -141,6 +142,7 @@ class Turns(ServiceCore):
 
     def count_tokens(self, message: SessionEvent | Message) -> int:
         """What a message costs, as this service estimates it; an event without a message costs nothing."""
+        require_kind("`message`", message, (Message, SessionEvent), "a message, or an event of a log")
         counts = self._token_counts()
         return counts.of_message(message) if isinstance(message, Message) else counts.of_event(message)
 
@@ -170,8 +172,13 @@ class Turns(ServiceCore):
     def events_by_id(self, session_id: str, event_ids: Sequence[str]) -> Mapping[str, SessionEvent]:
         """The entries of the log with these ids; ids that it does not hold are left out."""
         key = self._key(session_id)
+        require_kind("`event_ids`", event_ids, Sequence, "a list of ids")
         self._writer.current(key)
-        versions = {name: version for name in event_ids if (version := self._locate(key, name)) is not None}
+        versions = {
+            name: version
+            for name in event_ids
+            if (version := self._locate(key, check_id("Event id", name))) is not None
+        }
         entries = (
             self._streams.entry_at(key.aggregate_id, session_id, version) for version in versions.values()
         )

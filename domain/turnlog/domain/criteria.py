@@ -15,6 +15,8 @@ Match: TypeAlias = Literal["any", "all"]
 def checked_roles(roles: Iterable[Role | str] | None, error: type[TurnlogError]) -> frozenset[Role] | None:
     """The roles, None for none of them; one name alone is one role."""
     given = (roles,) if isinstance(roles, str) else roles or ()
+    if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise error(f"`roles` are names of roles, not {shown(given)}: {', '.join(Role)}.")
     try:
         return frozenset(map(Role, given)) or None
     except ValueError as unknown:

@@ -74,7 +74,7 @@ class EventFilter:
             "page": _bounded("page", page, 0) if page is not None else (0 if page_size else None),
             "page_size": _bounded("page_size", page_size, 1),
         }
-        if pattern is not None and isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        if pattern is not None and not isinstance(pattern, Pattern):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidFilterError("`pattern` takes a compiled expression only: re.compile(…).")
         if page is not None and page_size is None:
             raise InvalidFilterError("`page` needs a `page_size`.")
@@ -179,7 +179,7 @@ class MessageFilter:
     @classmethod
     def contains(cls, text: str) -> MessageFilter:
         """Stores messages whose text holds this one, compared in lower case."""
-        if not text.strip():
+        if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidFilterError("A filter by text needs a text that is not blank.")
         wanted = text.lower()
         return cls(lambda message: wanted in (message.text or "").lower())
@@ -213,8 +213,9 @@ def _is_not_empty(message: Message) -> bool:
 
 
 def _given(filters: Sequence[MessageFilter]) -> tuple[MessageFilter, ...]:
-    checked = tuple(filters)
-    if not all(isinstance(one, MessageFilter) for one in checked):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+    is_given = isinstance(filters, Iterable)  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+    checked = tuple(filters) if is_given else ()
+    if not is_given or not all(isinstance(one, MessageFilter) for one in checked):  # pyright: ignore[reportUnnecessaryIsInstance] # the same
         raise InvalidFilterError("Only filters can be combined, none of them None.")
     return checked
 

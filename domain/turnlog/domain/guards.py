@@ -7,7 +7,7 @@ from math import isnan
 from turnlog.domain.errors import InvalidSettingError, shown
 
 
-def require_kind(name: str, value: object, kind: type[object], meant: str) -> None:
+def require_kind(name: str, value: object, kind: type[object] | tuple[type[object], ...], meant: str) -> None:
     """`InvalidSettingError` for a value of another kind; `meant` says what is, as in `a timedelta`."""
     if not isinstance(value, kind):
         raise InvalidSettingError(f"{name} is {meant}, not {shown(value)}.")

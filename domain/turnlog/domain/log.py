@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Self
@@ -241,6 +241,13 @@ class NewEvent:
             occurred_at=given.occurred_at,
             context=given.context or None,
         )
+
+    @classmethod
+    def each_of(cls, given: Iterable[NewEvent | Message | SessionEvent]) -> tuple[NewEvent, ...]:
+        """Each of them as an event to be appended."""
+        if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+            raise InvalidEventError(f"Events come in a list, as in [Message.user(…)], not as {shown(given)}.")
+        return tuple(map(cls.of, given))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     TurnInProgressError,
     UnknownHoldError,
+    shown,
 )
 from turnlog.domain.events import (
     SESSION_TOPIC,
@@ -577,6 +578,8 @@ def _utc_text(name: str, time: datetime | None) -> str | None:
 
 
 def _utc(name: str, time: datetime) -> datetime:
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidEventError(f"`{name}` is a datetime with an offset, not {shown(time)}.")
     if time.tzinfo is None:
         raise NaiveTimeError(name, time)
     try:
@@ -587,7 +590,7 @@ def _utc(name: str, time: datetime) -> datetime:
 
 def _said(name: str, text: str) -> str:
     """The text, if it says anything and can be stored."""
-    if not text.strip() or not is_utf8(text):
+    if not isinstance(text, str) or not text.strip() or not is_utf8(text):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
         raise InvalidSettingError(f"`{name}` must be a text that says something, without lone surrogates.")
     return text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from turnlog.domain.compaction import CompactionRequest, CompactionTrigger, name_of, require_positive
 from turnlog.domain.errors import InvalidSettingError
-from turnlog.domain.guards import require_callable, require_number
+from turnlog.domain.guards import require_callable, require_kind, require_number
 from turnlog.domain.turns import turn_starts
 
 
@@ -61,6 +61,7 @@ class CompositeCompactionTrigger:
     triggers: Sequence[CompactionTrigger]
 
     def __post_init__(self) -> None:
+        require_kind("`triggers`", self.triggers, Sequence, "a list, as in [TurnCountTrigger(20)]")
         if not self.triggers:
             raise InvalidSettingError("A composite trigger needs at least one trigger.")
         for trigger in self.triggers:

@@ -35,6 +35,7 @@ from turnlog.application.chat.model import ChatReply, ChatRequest, RenderedReque
 from turnlog.application.chat.usage import Usage
 from turnlog.application.streams import Lru
 from turnlog.application.writing import SessionKey
+from turnlog.domain.criteria import at_least
 from turnlog.domain.errors import VersionConflictError
 from turnlog.domain.filters import EventFilter
 from turnlog.domain.ids import check_branch, check_id, is_ancestor
@@ -332,14 +333,13 @@ class Recording(_Keeping):
         """
         sent, form, value = bodies.read(_checked(body))
         call_id = _checked_call(call_id) or new_call_id()
-        if attempt < 1:
-            raise InvalidPromptError("Attempts are counted from 1.")
+        at_least("attempt", attempt, 1, InvalidPromptError)
         if branch is not None:
             check_branch(branch)
         fields = cast("Mapping[str, Any]", value) if isinstance(value, dict) else _NO_FIELDS
         name = model or fields.get("model")
         key = self._key(session_id)
-        new = [NewEvent.of(event) for event in append]
+        new: Sequence[NewEvent] = NewEvent.each_of(append)
         for tries in range(_ATTEMPTS):
             state = self._writer.current(key)
             new = [event for event in new if event.id is None or self._locate(key, event.id) is None]

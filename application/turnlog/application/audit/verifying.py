@@ -18,6 +18,7 @@ from turnlog.application.ports import RecordedHead, SessionRowsRecorder
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.events import EventIdTaken
 from turnlog.domain.events import as_uuid as _as_uuid
+from turnlog.domain.guards import require_kind, require_methods
 
 _OUR_TOPICS = "turnlog.domain.events:"
 _PAGE = 500
@@ -46,6 +47,8 @@ class Verifying(AuditCore):
         it returns.
         """
         former = Heads.of_json(heads) if isinstance(heads, (str, bytes)) else heads
+        if former is not None:
+            require_kind("`heads`", former, Heads, "what `export_heads` gave, or the text of its file")
         if former is not None and signed_by is not None:
             former.require_signature(signed_by)
         exported: dict[UUID, dict[int, str]] = {}
@@ -66,6 +69,8 @@ class Verifying(AuditCore):
 
         They name sessions by aggregate id only. `to_json` of them is for a file.
         """
+        if signer is not None:
+            require_methods("`signer`", signer, ("sign",), "a key that signs, as Ed25519Signer")
         heads = [
             Head(aggregate_id, state.version, state.head)
             for aggregate_id in sorted(self._ids_in_reach())
