@@ -240,8 +240,8 @@ def test_check_says_it_once(two: Database, turnlog: Turnlog, capsys: pytest.Capt
     assert turnlog("check") == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("log  ")]
     assert lines == [
-        "log   alpha    events 2 and 3 cannot be read (MapperDeserialisationError)",
-        "log   beta     event 4 cannot be read (MapperDeserialisationError)",
+        "log   alpha    events 2 and 3 cannot be read (its bytes cannot be decoded)",
+        "log   beta     event 4 cannot be read (its bytes cannot be decoded)",
     ]
     assert turnlog("check", "--json") == 1
     assert said(capsys)["differences"] == []

@@ -36,7 +36,7 @@ def event_of(mapper: Mapper[Any], row: StoredEvent) -> Any:
     except (TurnlogError, PersistenceError):
         raise
     except Exception as error:  # whatever transcoder, compressor, cipher and topic say to such bytes
-        raise _of_row(row, _said(error.__cause__ or error)) from error
+        raise _of_row(row, undecoded(error)) from error
     if isinstance(event, StreamEvent):
         flaw = _flaw(vars(event), type(event))
         if flaw is not None:
@@ -224,6 +224,11 @@ def _of_row(row: StoredEvent, said: str) -> UnreadableEventError:
     return UnreadableEventError(said, as_uuid(row.originator_id).hex, row.originator_version)
 
 
-def _said(error: BaseException) -> str:
-    """What went wrong, without what is stored there."""
-    return error.reason if isinstance(error, UnreadableEventError) else type(error).__name__
+def undecoded(error: Exception) -> str:
+    """Why a row gives no event, in words and without what is stored there."""
+    return "its kind is not known" if isinstance(error, TopicError) else "its bytes cannot be decoded"
+
+
+def _said(error: Exception) -> str:
+    """Why an event cannot be read, in words and without what is stored there."""
+    return error.reason if isinstance(error, UnreadableEventError) else "what it holds cannot be decoded"

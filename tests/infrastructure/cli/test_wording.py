@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -159,3 +160,31 @@ def test_events_that_are_not_indexed_yet_are_no_worry(turnlog: Turnlog, one: Pat
     result = turnlog("check")
     assert (result.status, "behind" in result.out) == (0, False)
     assert "recall: nothing differs; the newest event is read from the log" in result.out
+
+
+@pytest.mark.parametrize("command", [("log",), ("import",), ("audit", "told"), ("export",)])
+def test_help_shows_no_types_of_python(
+    turnlog: Turnlog, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert not re.search(r"<(str|Path|list)\b", turnlog(*command, "--help").out)
+
+
+def test_help_says_that_status_1_is_also_that_of_a_check(turnlog: Turnlog) -> None:
+    assert "1 nothing found, nothing to do, or something is wrong" in " ".join(turnlog("--help").out.split())
+
+
+def test_errors_break_between_words_on_a_terminal_and_nowhere_in_a_pipe(
+    turnlog: Turnlog, one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = turnlog("view", "nobody").err
+    assert whole.count("\n") == 1
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    lines = turnlog("view", "nobody").err.splitlines()
+    assert max(map(len, lines)) <= 30
+    assert " ".join(map(str.strip, lines)) == whole.strip()
+
+
+def test_a_rebuild_of_no_time_says_none(turnlog: Turnlog, one: Path) -> None:
+    assert turnlog("rebuild").err == ""

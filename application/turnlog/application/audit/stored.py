@@ -11,7 +11,7 @@ from eventsourcing.persistence import Mapper, StoredEvent
 
 from turnlog.application.shredding import SessionShredder
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import kinds_of, wrong_field
+from turnlog.application.stored_events import kinds_of, undecoded, wrong_field
 from turnlog.application.streams import PAGE, id_form
 from turnlog.domain.events import STREAM_EVENTS, StreamEvent
 
@@ -72,7 +72,7 @@ class StoredStreams:
             plaintext = _plaintext(self._mapper, row)
             event = self._mapper.to_domain_event(row)
         except Exception as error:
-            raise BrokenRowError(f"it cannot be read ({type(error).__name__})") from error
+            raise BrokenRowError(f"it cannot be read ({undecoded(error)})") from error
         if not isinstance(event, event_class) or type(event) is not event_class:
             raise BrokenRowError(f"it is no {event_class.__name__}")
         _check_fields(event)

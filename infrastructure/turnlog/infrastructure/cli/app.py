@@ -23,26 +23,27 @@ from turnlog.infrastructure.cli.commands import (
     talking,
     writing,
 )
-from turnlog.infrastructure.cli.options import Database, Json, without_types_of_flags
+from turnlog.infrastructure.cli.options import Database, Json, with_types_for_people
 from turnlog.infrastructure.cli.settings import Status
 
 
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return without_types_of_flags(super().get_params(ctx))
+        return with_types_for_people(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
-        return without_types_of_flags(super().get_params(ctx))
+        return with_types_for_people(super().get_params(ctx))
 
 
 app = typer.Typer(
     name="turnlog",
     cls=_Group,
     help="Conversations with language models: kept, compacted, replayed.",
-    epilog="Exit status: 0 done, 1 nothing found or nothing to do, 2 usage, 3 not found, "
-    "4 conflict or locked, 5 bad input, 6 model or network, 130 interrupted.",
+    epilog="Exit status: 0 done, 1 nothing found, nothing to do, or something is wrong with "
+    "what was checked, 2 usage, 3 not found, 4 conflict or locked, 5 bad input, "
+    "6 model or network, 130 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -156,13 +157,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, name: str, status: Status, as_json: bool, *, hint: str = "") -> int:
-    from turnlog.infrastructure.cli.output import visible, write_json_text
+    from turnlog.infrastructure.cli.output import say, write_json_text
 
     if as_json:
         error = {"error": name, "message": message, "status": int(status)}
         write_json_text(json.dumps(error, ensure_ascii=False), stderr=True)
     else:
-        print(f"turnlog: {visible(message)}{hint}", file=sys.stderr)
+        say(f"{message}{hint}")
     return int(status)
 
 

@@ -46,7 +46,8 @@ def rebuild_models(settings: Settings, model: str | None) -> int:
     for one in rebuilt:
         gone = ", as it was gone" if one.was_gone else ""
         console().print(f"{one.model}: rebuilt from {several(one.events, 'event')}{gone}", soft_wrap=True)
-    note(f"{seconds:,.1f} seconds")
+    if seconds >= 1:
+        note(f"it took {seconds:,.0f} seconds")
     for line in found.lines():
         note(line)
     return found.status

@@ -59,13 +59,20 @@ class RoleName(StrEnum):
     TOOL = "tool"
 
 
-def without_types_of_flags(parameters: Iterable[Any]) -> list[Any]:
-    """The parameters of a command; of options that take no value the help then shows no type."""
+def with_types_for_people(parameters: Iterable[Any]) -> list[Any]:
+    """The parameters of a command; the help then shows no type of options that take no value, and none of
+    Python's: what an argument is, its description says."""
     found = list(parameters)
     for one in found:
         if isinstance(one, TyperOption) and one.is_flag:
             one.metavar = ""
+        elif not isinstance(one, TyperOption) and not one.type_descriptor.is_choice:
+            one.display_type_rich = _nothing
     return found
+
+
+def _nothing(*, ctx: object) -> None:
+    """What the help shows in the place of a type."""
 
 
 def file_path(given: str) -> Path:

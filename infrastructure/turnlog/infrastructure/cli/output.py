@@ -84,7 +84,13 @@ def one_line_of(text: str, width: int) -> str:
 
 def note(text: str) -> None:
     """Print on stderr what is worth knowing and no error."""
-    print(f"turnlog: note: {visible(text)}", file=sys.stderr)
+    say(f"note: {text}")
+
+
+def say(text: str) -> None:
+    """Print on stderr what the command says of itself. On a terminal no word is cut at its edge."""
+    err = console(stderr=True)
+    err.print(f"turnlog: {visible(text)}", soft_wrap=not err.is_terminal)
 
 
 def write_json(value: Any) -> None:

@@ -45,6 +45,7 @@ from turnlog.infrastructure.cli.output import (
     note,
     one_line,
     one_line_of,
+    say,
     several,
     visible,
     write_json,
@@ -97,7 +98,7 @@ def talk(settings: Settings, given: str | None, wanted: Talk) -> int:
                 screen.end_line()
                 if not is_dialogue or status_of(error) is None:
                     raise
-                print(f"turnlog: {visible(told(error))}", file=sys.stderr)
+                say(told(error))
         if is_dialogue:
             screen.line(f"Go on with: turnlog chat {one_line(session_id)}")
     return Status.DONE
@@ -134,7 +135,7 @@ def summarize_session(
     else:
         print(visible(text))
         if summary.detail:
-            print(f"turnlog: note: {visible(summary.detail)}", file=sys.stderr)
+            note(summary.detail)
     return Status.DONE
 
 

@@ -41,8 +41,8 @@ def rebuild(
     complete, and writers wait for the exchange alone. A rebuild that is
     interrupted changes nothing.
 
-    Status 1: done, but the log has events that cannot be read, or that were
-    changed; they are named.
+    Status 1: done, but events are gone from the log, cannot be read, were
+    changed, or have an id twice; they are named.
 
     Example: turnlog rebuild directory --db shop.db
     """

@@ -69,25 +69,25 @@ def compact(
         typer.Option(metavar="NAME", help="What decides: window, sliding, turns, tokens or recursive."),
     ] = StrategyName.WINDOW,
     last_events: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="window: the newest N messages (default: 20).")
+        int | None, typer.Option(min=1, metavar="N", help="window: newest N messages (default: 20).")
     ] = None,
     last_turns: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="window: the newest N turns.")
+        int | None, typer.Option(min=1, metavar="N", help="window: newest N turns.")
     ] = None,
     token_budget: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="window: what fits N tokens.")
     ] = None,
     max_events: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="sliding: the newest N messages (default: 20).")
+        int | None, typer.Option(min=1, metavar="N", help="sliding: newest N (default: 20).")
     ] = None,
     max_turns: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="turns: the newest N turns (default: 10).")
+        int | None, typer.Option(min=1, metavar="N", help="turns: newest N turns (default: 10).")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="tokens: what fits N tokens (default: 4000).")
+        int | None, typer.Option(min=1, metavar="N", help="tokens: what fits N (default: 4000).")
     ] = None,
     keep_events: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="recursive: the newest N messages (default: 10).")
+        int | None, typer.Option(min=1, metavar="N", help="recursive: newest N (default: 10).")
     ] = None,
     summarizer: Annotated[
         SummarizerName,
