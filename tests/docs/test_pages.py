@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-ELSEWHERE = {"reference/formats.md", "howto/postgres.md", "howto/shard.md"}
-"""Pages whose blocks need servers; tests of their own run them, in `tests/postgres` and `formats`."""
+ELSEWHERE = {"reference/formats.md", "howto/postgres.md", "howto/shard.md", "howto/damaged-log.md"}
+"""Pages whose blocks need servers; tests of their own run them, here, in `tests/postgres` and `formats`."""
 PAGES = sorted(
     name
     for page in DOCS.rglob("*.md")

