@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import cast, get_args
 
@@ -102,3 +104,15 @@ def test_the_page_of_the_chat_names_all_events_of_a_stream() -> None:
     for event in get_args(TurnEvent):
         shown = f"{event.__name__}({', '.join(field.name for field in fields(event))})"
         assert f"`{shown}`" in text
+
+
+@pytest.mark.parametrize("of", PAGES)
+def test_every_error_of_a_page_is_where_the_page_says(of: str) -> None:
+    text = page(of)
+    found = re.search(r"Errors are imported from `([\w.]+)`, but\s(.*?)\sfrom\s`([\w.]+)`\.", text, re.DOTALL)
+    assert found
+    most, others, other = found.groups()
+    elsewhere = set(re.findall(r"\w+Error\b", others))
+    assert elsewhere
+    for name in set(re.findall(r"\b[A-Z]\w+Error\b", text)):
+        assert hasattr(import_module(other if name in elsewhere else most), name), name
