@@ -67,6 +67,18 @@ def test_check_names_it_and_rebuild_makes_it_anew(
     assert turnlog("check") == 0
 
 
+def test_check_names_all_that_are_gone(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with database.service() as sessions:
+        turn(sessions, sessions.create("parcel").id)
+    gone = {"turnlog_sessions": "directory", "turnlog_erasures": "erasures", "turnlog_event_ids": "ledger"}
+    database.change(*(f"DROP TABLE {table}" for table in gone))
+    assert turnlog("check", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(one["model"] for one in found["differences"]) == sorted(gone.values())
+
+
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 @pytest.mark.parametrize("table", ["turnlog_recall", "turnlog_recall_mark"])
 def test_a_writer_that_cannot_index_says_what_searches_miss(

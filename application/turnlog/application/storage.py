@@ -205,7 +205,7 @@ def storage_error(error: Exception) -> StorageError:
     if "file is not a database" in said or "malformed" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
-        if said.removeprefix("no such table: ").removeprefix("main.").startswith(_READ_MODEL):
+        if said.removeprefix("no such table: ").removeprefix("main.").startswith((_READ_MODEL, "tracking")):
             return StorageError(
                 f"A table of turnlog is missing ({said}). Nothing was written: `turnlog rebuild` makes it "
                 "anew from the log."

@@ -30,7 +30,7 @@ from turnlog.domain.events import (
     as_uuid,
 )
 from turnlog.domain.query import EventQuery
-from turnlog.infrastructure.sqlite import directory, eraser, ledger, recall
+from turnlog.infrastructure.sqlite import directory, eraser, fence, ledger, recall
 from turnlog.infrastructure.sqlite.secure import take_the_lock, writing
 
 TRACKED_AS: Final = "turnlog.rows"
@@ -39,6 +39,8 @@ TRACKED_AS: Final = "turnlog.rows"
 OUR_TOPICS: Final = "turnlog.domain.events:"
 
 ERASING: Final = frozenset({"turnlog_erasures", "turnlog_redactions"})
+
+_NEEDED: Final = ERASING.union(directory.TABLES)
 
 KEPT: Final = ERASING | {"turnlog_event_ids"}
 """What is not a read model, and follows from the log: such tables are made anew by whoever writes."""
@@ -70,7 +72,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def has_tables(self) -> bool:
         """Whether the tables are there."""
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
-            return {"tracking", *directory.TABLES, *ERASING} <= tables(cursor)
+            return {"tracking", *_NEEDED} <= tables(cursor)
 
     def create_table(self) -> None:
         """Create what is missing; another process may do so at the same time."""
@@ -83,12 +85,19 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def _create_table(self, c: SQLiteCursor) -> None:
         """Where tables are missing, all is caught up with from the beginning."""
         take_the_lock(c)
-        begins = not {*directory.TABLES, *ERASING} <= tables(c)
+        reached = self.reached(c)
         super()._create_table(c)
-        if begins:
-            for table in (*directory.TABLES, *(["turnlog_recall_mark"] if self.index is not None else [])):
-                c.execute(f"DELETE FROM {table}")  # noqa: S608 - one of these
+        if not reached:
             c.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
+
+    def reached(self, cursor: SQLiteCursor) -> int:
+        """How far the rows got; 0 where a table was dropped that tells of it, so that they are made anew."""
+        return tracked(cursor, TRACKED_AS) if tables(cursor) >= _NEEDED else 0
+
+    def _begin(self, cursor: SQLiteCursor) -> None:
+        """Remove what is left of rows of which nobody knows how far they got."""
+        for table in (*directory.TABLES, *(["turnlog_recall_mark"] if self.index is not None else [])):
+            cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - one of these
 
     def catch_up(self, *, index: bool = False) -> None:
         """Apply what is missing, in the index too if that is asked for."""
@@ -186,25 +195,26 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         for aggregate_id, events in by_stream(self._readable(cursor, page)).items():
             ledger.follow(cursor, aggregate_id, events)
 
-    def make_all(self, cursor: SQLiteCursor) -> None:
+    def make_all(self, cursor: SQLiteCursor, reached: int) -> None:
         """Make the rows that `SessionRows` writes, of all that is stored, in the caller's transaction.
 
-        What was caught up before is gone on with. Deletions that were not completed are, and the table of
-        events is written anew, so that nothing is left in the places where other connections leave copies.
+        What was caught up before is gone on with, from where it `reached`. Deletions that were not completed
+        are, and the table of events is written anew, so that nothing is left in the places where other
+        connections leave copies.
         """
-        caught_up = "tracking" in tables(cursor)
-        tracked = (self._max_tracking_id(TRACKED_AS, cursor) or 0) if caught_up else 0
+        if not reached:
+            self._begin(cursor)
         last = 0
         while page := self._page(cursor, last):
             last = page[-1]["rowid"]
             self._note_ids(cursor, page)
-            if missing := [row for row in page if row["rowid"] > tracked]:
+            if missing := [row for row in page if row["rowid"] > reached]:
                 self._apply(cursor, missing)
         for stored_id in eraser.with_state(cursor, eraser.DUE):
             self.overwrite(cursor, stored_id, eraser.COPIES)
         for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
             self.overwrite_content(cursor, stored_id, version, anew=False)
-        if caught_up:
+        if "tracking" in tables(cursor):
             cursor.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
         eraser.write_anew(cursor, self._events)
         for table in ("turnlog_erasures", "turnlog_redactions"):
@@ -230,7 +240,7 @@ class CaughtUpRows(SQLiteTrackingRecorder):
 
     @staticmethod
     def _refuse_rows_of_others(cursor: SQLiteCursor) -> None:
-        if "turnlog_event_ids" in tables(cursor):
+        if fence.keeps_rows(cursor):
             raise StorageError(
                 "Rows about sessions are written by the recorder of another process by now: "
                 "put SessionRows in front of the recorder here too, and start anew."
@@ -238,9 +248,12 @@ class CaughtUpRows(SQLiteTrackingRecorder):
 
     def _apply_page(self, cursor: SQLiteCursor) -> bool:
         """Apply the next events; whether there may be more."""
-        page = self._page(cursor, self._max_tracking_id(TRACKED_AS, cursor) or 0)
+        reached = self._max_tracking_id(TRACKED_AS, cursor) or 0
+        page = self._page(cursor, reached)
         if not page:
             return False
+        if not reached:
+            self._begin(cursor)
         self._apply(cursor, page, knows_kinds=True)
         self._insert_tracking(cursor, Tracking(TRACKED_AS, page[-1]["rowid"]))
         return len(page) == _PAGE
@@ -289,15 +302,6 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             return None
         vars(event)["originator_id"] = stored.originator_id
         return event
-
-
-def lacks_only_ledger(cursor: SQLiteCursor) -> bool:
-    """Whether all rows were kept, and the table of event ids is gone: nobody caught up with them."""
-    names = tables(cursor)
-    if "turnlog_event_ids" in names or "turnlog_sessions" not in names or tracked(cursor, TRACKED_AS):
-        return False
-    cursor.execute("SELECT 1 FROM main.turnlog_sessions LIMIT 1")
-    return cursor.fetchone() is not None
 
 
 def tracked(cursor: SQLiteCursor, name: str) -> int:

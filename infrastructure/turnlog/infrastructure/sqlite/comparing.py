@@ -22,8 +22,8 @@ from turnlog.application.projections.maintaining import ERASURES
 from turnlog.application.projections.stored_view import VIEW_RULE
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.projections.view_store import VIEW_MODEL
-from turnlog.infrastructure.sqlite import directory, recall, rules
-from turnlog.infrastructure.sqlite.catching_up import ERASING, KEPT, lacks_only_ledger, tables, tracked
+from turnlog.infrastructure.sqlite import directory, fence, recall, rules
+from turnlog.infrastructure.sqlite.catching_up import ERASING, tables, tracked
 from turnlog.infrastructure.sqlite.catching_up import TRACKED_AS as ROWS_TRACKED_AS
 
 _DIRECTORY: Final = """
@@ -63,29 +63,26 @@ _PAGE: Final = 500
 def lost(cursor: SQLiteCursor) -> dict[str, list[str]]:
     """By model the tables that were dropped, where others of the same store are there."""
     names = tables(cursor)
-    rows = (*directory.TABLES, *sorted(KEPT))
-    index = ("turnlog_recall_parts", "turnlog_recall_mark")
-    expected = {
-        directory.DIRECTORY_MODEL: (rows, directory.TABLES),
-        ERASURES: (rows, sorted(ERASING)),
-        VIEW_MODEL: (_VIEW_TABLES, _VIEW_TABLES),
-        "recall": ([name for name in names if name.startswith("turnlog_recall_")], index),
-    }
-    found = {LEDGER_MODEL: ["turnlog_event_ids"]} if lacks_only_ledger(cursor) else {}
-    for model, (told_by, needed) in expected.items():
-        if not names.isdisjoint(told_by) and (missing := [name for name in needed if name not in names]):
-            found[model] = missing
-    return found
+    needed: dict[str, Sequence[str]] = {}
+    if has_rows := fence.keeps_rows(cursor):
+        needed[LEDGER_MODEL] = ["turnlog_event_ids"]
+    if has_rows or not names.isdisjoint((*directory.TABLES, *ERASING)):
+        needed[directory.DIRECTORY_MODEL] = directory.TABLES if has_rows else (*directory.TABLES, "tracking")
+        needed[ERASURES] = sorted(ERASING)
+    if not names.isdisjoint(_VIEW_TABLES):
+        needed[VIEW_MODEL] = (*_VIEW_TABLES, "tracking")
+    if any(name.startswith("turnlog_recall_") for name in names):
+        needed["recall"] = ("turnlog_recall_parts", "turnlog_recall_mark")
+    missing = {model: [name for name in tables if name not in names] for model, tables in needed.items()}
+    return {model: gone for model, gone in missing.items() if gone}
 
 
 def stops(cursor: SQLiteCursor, index: recall.SqliteRecallIndex | None, newest: int) -> dict[str, int]:
     """How far each model got; a model that was never made is left out."""
     found: dict[str, int] = {}
-    has_ledger = rules.has_tables(cursor, "turnlog_event_ids")
     if rules.has_tables(cursor, *directory.TABLES):
-        has_rows = has_ledger or lacks_only_ledger(cursor)
-        found["directory"] = newest if has_rows else tracked(cursor, ROWS_TRACKED_AS)
-    if has_ledger:
+        found["directory"] = newest if fence.keeps_rows(cursor) else tracked(cursor, ROWS_TRACKED_AS)
+    if rules.has_tables(cursor, "turnlog_event_ids"):
         found[LEDGER_MODEL] = newest
     if rules.has_tables(cursor, *_VIEW_TABLES):
         found["view"] = tracked(cursor, VIEW_TRACKED_AS)

@@ -30,7 +30,7 @@ from turnlog.domain.events import (
 )
 from turnlog.domain.ids import is_utf8
 from turnlog.domain.json_text import from_json_text, sorted_json_text
-from turnlog.infrastructure.sqlite import rules
+from turnlog.infrastructure.sqlite import fence, rules
 
 DIRECTORY_MODEL: Final = "directory"
 
@@ -151,7 +151,7 @@ def is_lost(cursor: SQLiteCursor) -> bool:
     """Whether tables of it were dropped where a recorder writes its rows, and it was not rebuilt since."""
     if rules.rule_of(cursor, DIRECTORY_MODEL) == LOST:
         return True
-    return rules.has_tables(cursor, "turnlog_event_ids") and not rules.has_tables(cursor, *TABLES)
+    return fence.keeps_rows(cursor) and not rules.has_tables(cursor, *TABLES)
 
 
 def require(cursor: SQLiteCursor) -> None:

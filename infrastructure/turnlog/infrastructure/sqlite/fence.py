@@ -10,6 +10,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from eventsourcing.sqlite import SQLiteCursor
+
 from turnlog.application.projections.batches import OUR_TOPICS
 from turnlog.application.storage import FENCE
 
@@ -24,6 +26,18 @@ def trigger(events_table: str) -> str:
         WHEN NOT {_GRANTING}('TURNLOG_ROWS') AND substr(NEW.topic, 1, {len(OUR_TOPICS)}) = '{OUR_TOPICS}'
         BEGIN SELECT RAISE(ABORT, '{FENCE}'); END
     """
+
+
+def keeps_rows(cursor: SQLiteCursor) -> bool:
+    """Whether a recorder writes rows about sessions into this file.
+
+    The fence says so when tables were dropped; a file of a host's own pool in memory has the ledger alone.
+    """
+    cursor.execute(
+        "SELECT 1 FROM main.sqlite_master WHERE (type = 'trigger' AND name GLOB 'turnlog_fence_of_*') "
+        "OR (type = 'table' AND name = 'turnlog_event_ids') LIMIT 1"
+    )
+    return cursor.fetchone() is not None
 
 
 def may_pass(connection: sqlite3.Connection) -> None:

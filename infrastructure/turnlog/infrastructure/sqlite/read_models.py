@@ -28,7 +28,7 @@ from turnlog.application.projections.replaying import Builder, Replay, ReplayedM
 from turnlog.application.projections.view_store import TRACKED_AS as VIEW_TRACKED_AS
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import InvalidSettingError, StorageError
-from turnlog.infrastructure.sqlite import directory, recall, rules
+from turnlog.infrastructure.sqlite import directory, fence, recall, rules
 from turnlog.infrastructure.sqlite.building import (
     DirectoryBuilder,
     LedgerBuilder,
@@ -131,7 +131,7 @@ class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
         if not rules.has_tables(cursor, "tracking"):
             return
         tracked = {ViewBuilder.name: VIEW_TRACKED_AS}
-        if not self._has_rows(cursor):
+        if not fence.keeps_rows(cursor):
             tracked[DirectoryBuilder.name] = ROWS_TRACKED_AS
         for name in [tracked[builder.name] for builder in builders if builder.name in tracked]:
             cursor.execute("DELETE FROM tracking WHERE application_name = ?", (name,))
@@ -143,7 +143,7 @@ class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
     ) -> list[Builder[SQLiteCursor]]:
         """In the order in which they need each other."""
         with connection.transaction(commit=False) as cursor:
-            has_rows = self._has_rows(cursor)
+            has_rows = fence.keeps_rows(cursor)
         wanted = wanted_models(models, keeps_ledger=has_rows)
         if not has_rows:
             rows = CaughtUpRows(self._recorder, self._log.mapper)
@@ -169,10 +169,6 @@ class SqliteReadModels(ReplayedModels[SqliteStoredLog]):
             return None
         datastore, log = self._recorder.datastore, self._log
         return recall.SqliteRecallIndex(datastore, log.mapper, log.table)
-
-    @staticmethod
-    def _has_rows(cursor: SQLiteCursor) -> bool:
-        return rules.has_tables(cursor, "turnlog_event_ids")
 
     @contextmanager
     def _connection(self) -> Generator[SQLiteConnection]:

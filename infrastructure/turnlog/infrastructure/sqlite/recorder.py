@@ -34,7 +34,6 @@ from turnlog.infrastructure.sqlite.catching_up import (
     OUR_TOPICS,
     CaughtUpRows,
     by_stream,
-    lacks_only_ledger,
     tables,
 )
 from turnlog.infrastructure.sqlite.recall import SqliteRecallIndex
@@ -169,12 +168,12 @@ class SessionRows(SqliteSubscriptions, SessionRowsRecorder):
         with writing(self.datastore) as cursor:
             if missing := KEPT - tables(cursor):
                 rows = CaughtUpRows(self, mapper)
-                keeps_rows = _has_rows(tables(cursor)) or lacks_only_ledger(cursor)
+                keeps_rows, reached = fence.keeps_rows(cursor), rows.reached(cursor)
                 self._create_table(cursor)
                 if keeps_rows:
                     rows.make_missing(cursor, missing)
                 else:
-                    rows.make_all(cursor)
+                    rows.make_all(cursor, reached)
                 rules.write_if_missing(cursor, directory.DIRECTORY_MODEL, directory.DIRECTORY_RULE)
         self._lacks_rows = False
 
@@ -296,9 +295,4 @@ def has_session_rows(recorder: object) -> bool:
     if not isinstance(recorder, SQLiteApplicationRecorder):
         return False
     with storage_errors(), recorder.datastore.transaction(commit=False) as cursor:
-        return _has_rows(tables(cursor))
-
-
-def _has_rows(names: Collection[str]) -> bool:
-    """Whether these tables are those of a store with rows about sessions."""
-    return "turnlog_event_ids" in names
+        return fence.keeps_rows(cursor)

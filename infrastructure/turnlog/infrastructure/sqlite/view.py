@@ -109,6 +109,9 @@ class SqliteViewStore(ViewStore, SQLiteTrackingRecorder):
         with writing(self.datastore) as cursor:
             rules.require(cursor, VIEW_MODEL, VIEW_RULE)
             tracked = self._max_tracking_id(TRACKED_AS, cursor) or 0
+            if not tracked:  # rows that are there all the same are those of a tracking that was dropped
+                for table in ("turnlog_view_messages", "turnlog_views"):
+                    cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - one of these
             new = [item for item in batch if item.position > tracked]
             if new:
                 follow(SqliteViewRows(cursor), new)
