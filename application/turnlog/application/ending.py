@@ -211,9 +211,14 @@ class Ending(ServiceCore):
         waiting = self._eraser.pending()
         self._shred(self._eraser.erased())
         purged = 0 if purge_after is None else self._eraser.purge(_earlier(self._now(), purge_after))
-        reason = self._eraser.scrub() or remember(self._app.env, self._eraser.erased())
+        failures = tuple(self._eraser.complete())
+        reason = (
+            self._eraser.scrub()
+            or next(map(str, failures), None)
+            or remember(self._app.env, self._eraser.erased())
+        )
         left = self._eraser.pending()
-        return Sweep(completed=max(0, waiting - left), pending=left, purged=purged, reason=reason)
+        return Sweep(max(0, waiting - left), left, purged, reason, failures)
 
     def backup(self, file: str | Path) -> None:
         """Copy the whole database, as it is at one moment, into a new file, while it is used.

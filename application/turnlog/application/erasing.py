@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast
@@ -11,7 +12,7 @@ from uuid import UUID
 
 from eventsourcing.utils import resolve_topic
 
-from turnlog.domain.errors import TurnlogError
+from turnlog.domain.errors import ErasureTargetError, StorageError, TurnlogError, UnreadableEventError
 from turnlog.domain.events import ContentRedacted
 
 Erasure: TypeAlias = Literal["done", "pending", "unsupported", "kept"]
@@ -34,12 +35,17 @@ class Deletion:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep did: erasures that it completed and that still wait, and rows that it removed."""
+    """What a sweep did: erasures that it completed and that still wait, and rows that it removed.
+
+    `reason` says why some wait. `failures` are those that could not be carried out, as the log does not have
+    what they name (`ErasureTargetError`), or it cannot be read (`UnreadableEventError`).
+    """
 
     completed: int
     pending: int
     purged: int
     reason: str | None = None
+    failures: tuple[StorageError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,13 @@ class SessionEraser(ABC):
         """
         raise ErasureUnsupportedError
 
+    def complete(self) -> Sequence[StorageError]:
+        """Carry out what a process left undone that died behind a tombstone or a redaction.
+
+        Returns why that cannot be done for some, which stay pending. Nothing where the recorder does it.
+        """
+        return ()
+
     @abstractmethod
     def scrub(self) -> str | None:
         """Remove the old copies of all that was overwritten so far; why some may be left, None if none is."""
@@ -165,6 +178,15 @@ class SessionEraser(ABC):
     @abstractmethod
     def erased(self) -> Iterable[Erased]:
         """Every session that this store erased."""
+
+
+@contextmanager
+def gathered(failures: list[StorageError]) -> Generator[None]:
+    """Gather why one deletion or redaction cannot be carried out, so that it keeps no other from being so."""
+    try:
+        yield
+    except (ErasureTargetError, UnreadableEventError) as error:
+        failures.append(error)
 
 
 class ErasureList(Protocol):

@@ -14,8 +14,10 @@ from eventsourcing.utils import TopicError
 
 from turnlog.application.ports import StoredRow
 from turnlog.domain.entries import entry_of, message_entry
-from turnlog.domain.errors import TurnlogError, UnreadableEventError
+from turnlog.domain.errors import ErasureTargetError, TurnlogError, UnreadableEventError
 from turnlog.domain.events import (
+    ContentEvent,
+    ContentRedacted,
     ExpiryMoved,
     MessageAppended,
     MetadataUpdated,
@@ -59,6 +61,24 @@ def stream_event_of(mapper: Mapper[Any], row: StoredEvent) -> StreamEvent:
     if not isinstance(event, StreamEvent):
         raise _of_row(row, f"it is a {type(event).__name__}")
     return event
+
+
+def target_of(
+    redaction: ContentRedacted, row: StoredEvent | None, mapper: Mapper[Any]
+) -> tuple[StoredEvent, ContentEvent]:
+    """The row and event whose content a redaction removes, of what is stored at the version that it names.
+
+    Raises `ErasureTargetError` where that is not what it names, and `UnreadableEventError`.
+    """
+    aggregate_id = as_uuid(redaction.originator_id).hex
+    if row is None:
+        raise ErasureTargetError(aggregate_id, redaction.redacted_version)
+    target = event_of(mapper, row)
+    if not isinstance(target, ContentEvent) or not (
+        target.is_redacted or target.commitment_value() == redaction.commitment_kept
+    ):
+        raise ErasureTargetError(aggregate_id, redaction.redacted_version, "is not the one that was redacted")
+    return row, target
 
 
 def decoder_of(mapper: Mapper[Any]) -> Callable[[bytes], Any] | None:

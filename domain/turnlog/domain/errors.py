@@ -298,6 +298,21 @@ class WriteUncertainError(StorageError):
         )
 
 
+class ErasureTargetError(StorageError):
+    """What a deletion or a redaction is about is not in the log, or is another event by now.
+
+    Nothing was erased for it. `aggregate_id` and `version` say which event it is.
+    """
+
+    def __init__(self, aggregate_id: str, version: int, what: str = "is not in the log") -> None:
+        super().__init__(
+            f"The event at version {version} of aggregate {aggregate_id} {what}, so it was not erased. "
+            "`turnlog check` names the session: restore it from a backup and run a sweep, or delete it."
+        )
+        self.aggregate_id = aggregate_id
+        self.version = version
+
+
 class UnreadableEventError(StorageError):
     """A stored event is of a kind or a form that this version does not know, or is under another key.
 

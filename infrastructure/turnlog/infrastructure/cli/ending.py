@@ -190,8 +190,9 @@ def _print_sweep(expired: int, swept: Sweep, purge_days: int) -> None:
     )
     if swept.pending:
         out.print(f"Erasures still pending:      {swept.pending:>7,}")
-    if swept.reason is not None:
-        out.print(visible(swept.reason), soft_wrap=True)
+    for reason in dict.fromkeys((swept.reason, *map(str, swept.failures))):
+        if reason is not None:
+            out.print(visible(reason), soft_wrap=True)
 
 
 def _sweep_data(expired: int, swept: Sweep, erasure: str) -> dict[str, Any]:
@@ -202,4 +203,5 @@ def _sweep_data(expired: int, swept: Sweep, erasure: str) -> dict[str, Any]:
         "pending": swept.pending,
         "erasure": erasure,
         "reason": swept.reason,
+        "failures": list(map(str, swept.failures)),
     }

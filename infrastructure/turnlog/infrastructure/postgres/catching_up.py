@@ -18,6 +18,7 @@ from eventsourcing.postgres import PostgresApplicationRecorder
 from psycopg import Cursor
 from psycopg.rows import DictRow
 
+from turnlog.application.erasing import gathered
 from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import unlocked
 from turnlog.application.stored_events import event_of, is_of_newer_version, require_rows
@@ -78,6 +79,8 @@ _DUE: Final[LiteralString] = """
         ON stored.originator_id = {due}.aggregate_id::{id_type} AND originator_version = {due}.version
     WHERE aggregate_id = %s ORDER BY originator_version DESC
 """
+
+_FORGET: Final[LiteralString] = "DELETE FROM {due} WHERE aggregate_id = %s AND version <> ALL (%s)"
 
 _logger = logging.getLogger("turnlog")
 
@@ -153,13 +156,22 @@ class CaughtUpRows:
         with self.datastore.get_connection() as connection:
             return [row["aggregate_id"] for row in connection.execute(statement).fetchall()]
 
-    def overwrite(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> None:
-        """Put stubs over the events of this session, or markers over contents, if that is due."""
+    def overwrite(self, cursor: Cursor[DictRow], aggregate_id: UUID) -> Sequence[StorageError]:
+        """Put stubs over the events of this session, or markers over contents, if that is due.
+
+        Returns why that cannot be done for some of them, which stay due.
+        """
+        failures: list[StorageError] = []
+        left: list[int] = []
         for row in cursor.execute(self.tables.sql(_DUE), (aggregate_id,)).fetchall():
-            overwrite(cursor, self.tables, self._index, self.mapper, stored_event(row))
+            left.append(row["originator_version"])
+            with gathered(failures):
+                overwrite(cursor, self.tables, self._index, self.mapper, stored_event(row))
+                left.pop()
             if row["topic"] == SessionDeleted.TOPIC:
                 break  # redactions in front of it are stubs now
-        cursor.execute(self.tables.sql("DELETE FROM {due} WHERE aggregate_id = %s"), (aggregate_id,))
+        cursor.execute(self.tables.sql(_FORGET), (aggregate_id, left))
+        return failures
 
     def _step(self) -> bool:
         """Apply the next events if there are any; whether there may be more."""
@@ -403,8 +415,11 @@ def make_all(
         count_unread(cursor, names, page, events)
         for row in page:
             if row["topic"] in (SessionDeleted.TOPIC, ContentRedacted.TOPIC):
-                with suppress(UnreadableEventError):
+                failures: list[StorageError] = []
+                with gathered(failures):
                     _complete(cursor, names, index, mapper, stored_event(row))
+                for failure in failures:
+                    _logger.warning("An erasure that was due could not be carried out: %s", failure)
     listed = cursor.execute(names.sql("SELECT aggregate_id FROM {sessions} ORDER BY position")).fetchall()
     return [row["aggregate_id"] for row in listed]
 

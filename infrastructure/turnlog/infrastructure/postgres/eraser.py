@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
-from eventsourcing.persistence import Mapper, PersistenceError, ProgrammingError, StoredEvent
+from eventsourcing.persistence import Mapper, PersistenceError, StoredEvent
 from eventsourcing.postgres import PostgresDatastore
 from psycopg import Connection, Cursor
 from psycopg.errors import Diagnostic
@@ -23,8 +23,8 @@ from psycopg.rows import DictRow
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_if_readable, event_of
-from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
+from turnlog.application.stored_events import event_if_readable, target_of
+from turnlog.domain.events import ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.postgres.rows import micros, time_of
 from turnlog.infrastructure.postgres.tables import Tables
 
@@ -143,12 +143,8 @@ class Rewrite:
         row = cursor.fetchone()
         version, form = redaction.redacted_version, redaction.originator_id
         stored = None if row is None else StoredEvent(form, version, row["topic"], bytes(row["state"]))
-        target = None if stored is None else event_of(mapper, stored)
-        if not isinstance(target, ContentEvent):
-            raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+        _, target = target_of(redaction, stored, mapper)
         if not target.is_redacted:
-            if target.commitment_value() != redaction.commitment_kept:
-                raise ProgrammingError("The event to be redacted is not the one that was meant.")
             cursor.execute(
                 tables.sql(
                     "UPDATE {events} SET state = %s "

@@ -16,6 +16,7 @@ from turnlog.application.aids import StoreAids
 from turnlog.application.directory import CaughtUpDirectory
 from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
+from turnlog.domain.errors import StorageError
 from turnlog.domain.events import ContentRedacted, as_uuid
 from turnlog.infrastructure.postgres.catching_up import (
     CaughtUpRecallIndex,
@@ -78,20 +79,23 @@ class PlainPostgresEraser(PostgresEraser):
 
     def erase(self, aggregate_id: UUID) -> None:
         """Overwrite what a tombstone or redactions ask for, and take it out of what is derived."""
-        self._rows.catch_up()
-        unlocked(lambda: self._erase(aggregate_id))
+        for failure in self._carry_out(aggregate_id):
+            raise failure
 
     def redact(self, redactions: Sequence[ContentRedacted]) -> None:
         """Put its marker over the content of each event, and take it out of what is derived."""
         for aggregate_id in {as_uuid(redaction.originator_id) for redaction in redactions}:
             self.erase(aggregate_id)
 
-    def scrub(self) -> str | None:
-        """Complete what a process left that died behind a tombstone, then remove old copies."""
+    def complete(self) -> Sequence[StorageError]:
+        """Overwrite what is due."""
         with storage_errors():
             due = self._rows.due()
-        for aggregate_id in set(due):
-            self.erase(aggregate_id)
+        return [failure for aggregate_id in set(due) for failure in self._carry_out(aggregate_id)]
+
+    def scrub(self) -> str | None:
+        """Complete what a process left, then remove old copies."""
+        self.complete()
         return super().scrub()
 
     def pending(self) -> int:
@@ -104,7 +108,13 @@ class PlainPostgresEraser(PostgresEraser):
         """Nothing: without rows about sessions no write to a purged stream could be refused."""
         return 0
 
-    def _erase(self, aggregate_id: UUID) -> None:
-        with self._datastore.transaction(commit=True) as cursor:
-            self._rows.catch_up_within(cursor)
-            self._rows.overwrite(cursor, aggregate_id)
+    def _carry_out(self, aggregate_id: UUID) -> Sequence[StorageError]:
+        """Overwrite what is due of this session; why that cannot be done for some of it."""
+        self._rows.catch_up()
+
+        def carry_out() -> Sequence[StorageError]:
+            with self._datastore.transaction(commit=True) as cursor:
+                self._rows.catch_up_within(cursor)
+                return self._rows.overwrite(cursor, aggregate_id)
+
+        return unlocked(carry_out)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import IntegrityError, PersistenceError, ProgrammingError, StoredEvent
+from eventsourcing.persistence import IntegrityError, PersistenceError, StoredEvent
 from eventsourcing_sqlalchemy.recorders import SQLAlchemyApplicationRecorder
 from sqlalchemy import (
     BigInteger,
@@ -28,10 +28,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from turnlog.application.erasing import Erased, SessionEraser
+from turnlog.application.erasing import Erased, SessionEraser, gathered
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_of
-from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted, as_uuid
+from turnlog.application.stored_events import event_if_readable, event_of, target_of
+from turnlog.domain.errors import StorageError
+from turnlog.domain.events import ContentRedacted, EventErased, SessionDeleted, as_uuid
 from turnlog.infrastructure.sqlalchemy.cleaning import Cleaner
 
 DONE: Final = 0
@@ -111,9 +112,16 @@ class SqlalchemyEraser(SessionEraser):
 
     def redact(self, redactions: Sequence[ContentRedacted]) -> None:
         """Put its marker over the content of each event that is named."""
-        with self._transaction() as connection:
-            for redaction in redactions:
-                self._overwrite_content(connection, as_uuid(redaction.originator_id), redaction)
+        if failures := self._redact(redactions):
+            raise failures[0]
+
+    def complete(self) -> Sequence[StorageError]:
+        """Overwrite what nothing is remembered of."""
+        failures: list[StorageError] = []
+        for aggregate_id in self._not_overwritten():
+            with gathered(failures):
+                self.erase(aggregate_id)
+        return failures + self._redact(self._not_redacted())
 
     def scrub(self) -> str | None:
         """Remove old copies, once what asks for it is committed."""
@@ -137,12 +145,9 @@ class SqlalchemyEraser(SessionEraser):
 
     def pending(self) -> int:
         """Of how many deletions and redactions something may be left; what was not overwritten is now."""
-        for aggregate_id in self._not_overwritten():
-            self.erase(aggregate_id)
-        if redactions := list(self._not_redacted()):
-            self.redact(redactions)
+        failures = self.complete()
         with self._transaction(commit=False) as connection:
-            return sum(map(len, self._waiting(connection, COPIES, MORE)))
+            return len(failures) + sum(map(len, self._waiting(connection, COPIES, MORE)))
 
     def purge(self, before: datetime) -> int:  # noqa: ARG002 - the port's argument
         """Nothing: this recorder could not refuse a write to a purged stream."""
@@ -188,6 +193,16 @@ class SqlalchemyEraser(SessionEraser):
             )
         )
 
+    def _redact(self, redactions: Sequence[ContentRedacted]) -> list[StorageError]:
+        """Put the markers over these contents; those for which that cannot be done keep no other from it."""
+        failures: list[StorageError] = []
+        if redactions:
+            with self._transaction() as connection:
+                for redaction in redactions:
+                    with gathered(failures):
+                        self._overwrite_content(connection, as_uuid(redaction.originator_id), redaction)
+        return failures
+
     def _overwrite_content(
         self, connection: Connection, aggregate_id: UUID, redaction: ContentRedacted
     ) -> None:
@@ -207,12 +222,8 @@ class SqlalchemyEraser(SessionEraser):
         row = connection.execute(wanted).first()
         version = redaction.redacted_version
         stored = None if row is None else StoredEvent(aggregate_id, version, row[0], row[1])
-        target = None if stored is None else event_of(self._mapper, stored)
-        if stored is None or not isinstance(target, ContentEvent):
-            raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+        stored, target = target_of(redaction, stored, self._mapper)
         if not target.is_redacted:
-            if target.commitment_value() != redaction.commitment_kept:
-                raise ProgrammingError("The event to be redacted is not the one that was meant.")
             marked = self._mapper.to_stored_event(target.redacted_by(redaction))
             connection.execute(update(self._events).where(*of_event).values(state=marked.state))
             more = more or len(marked.state) > len(stored.state)
@@ -224,7 +235,7 @@ class SqlalchemyEraser(SessionEraser):
             )
         )
 
-    def _not_redacted(self) -> Iterator[ContentRedacted]:
+    def _not_redacted(self) -> list[ContentRedacted]:
         """Redactions that are recorded and of which nothing is remembered."""
         events, redactions = self._events.c, self._redactions.c
         remembered = select(redactions.position).where(
@@ -236,10 +247,8 @@ class SqlalchemyEraser(SessionEraser):
                     events.topic == ContentRedacted.TOPIC, ~remembered.exists()
                 )
             ).all()
-        for row in found:
-            redaction = event_of(self._mapper, StoredEvent(row[0], row[1], row[2], row[3]))
-            if isinstance(redaction, ContentRedacted):
-                yield redaction
+        events_found = (event_if_readable(self._mapper, StoredEvent(*row)) for row in found)
+        return [event for event in events_found if isinstance(event, ContentRedacted)]
 
     def _not_overwritten(self) -> list[UUID]:
         """Streams with a tombstone of which nothing is remembered; those too that keep their content."""

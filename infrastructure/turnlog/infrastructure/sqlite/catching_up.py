@@ -16,9 +16,10 @@ from uuid import UUID
 from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent, Tracking
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteTrackingRecorder
 
+from turnlog.application.erasing import gathered
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.stored_events import event_of, is_of_newer_version, require_rows
-from turnlog.domain.errors import StorageError, UnreadableEventError
+from turnlog.domain.errors import ErasureTargetError, StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
@@ -111,32 +112,30 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             pass
 
     def overwrite(self, cursor: SQLiteCursor, stored_id: str, pending: int) -> None:
-        """Overwrite a deleted session and take it out of the index; say what is still to be done then."""
-        cursor.execute(
-            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
-            f"FROM {self._events} WHERE originator_id = ? AND originator_version = "
-            "(SELECT version FROM turnlog_erasures AS erasure WHERE erasure.originator_id = ?)",
-            (stored_id, stored_id),
-        )
-        tombstone = self._event(cursor.fetchone())
+        """Overwrite a deleted session and take it out of the index; say what is still to be done then.
+
+        Raises `ErasureTargetError` and `UnreadableEventError` before anything is changed.
+        """
+        cursor.execute("SELECT version FROM turnlog_erasures WHERE originator_id = ?", (stored_id,))
+        version = cursor.fetchone()[0]
+        tombstone = self._event_at(cursor, stored_id, version)
         if not isinstance(tombstone, SessionDeleted):
-            raise StorageError("The tombstone of a deleted session is not stored any more: nothing was done.")
+            raise ErasureTargetError(UUID(stored_id).hex, version)
         if self.index is not None:
             self.index.remove(cursor, as_uuid(tombstone.originator_id), rewrite=False)
         eraser.overwrite(cursor, self._events, self._mapper, tombstone)
         eraser.change_state(cursor, [stored_id], pending)
 
     def overwrite_content(self, cursor: SQLiteCursor, stored_id: str, version: int, *, anew: bool) -> None:
-        """Put its marker over the content that the redaction at this version names."""
-        cursor.execute(
-            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
-            f"FROM {self._events} WHERE originator_id = ? AND originator_version = ?",
-            (stored_id, version),
-        )
-        redaction = self._event(cursor.fetchone())
+        """Put its marker over the content that the redaction at this version names.
+
+        Raises `ErasureTargetError` and `UnreadableEventError` before anything is changed.
+        """
+        redaction = self._event_at(cursor, stored_id, version)
         if not isinstance(redaction, ContentRedacted):  # the session was deleted since
             eraser.change_redactions(cursor, [(stored_id, version)], eraser.COPIES)
             return
+        eraser.named_by(redaction, cursor, self._events, self._mapper)  # before the index is told
         if self.index is not None:
             aggregate_id = as_uuid(redaction.originator_id)
             self.index.remove(cursor, aggregate_id, {redaction.redacted_version}, rewrite=False)
@@ -210,10 +209,15 @@ class CaughtUpRows(SQLiteTrackingRecorder):
             self._note_ids(cursor, page)
             if missing := [row for row in page if row["rowid"] > reached]:
                 self._apply(cursor, missing)
+        failures: list[StorageError] = []
         for stored_id in eraser.with_state(cursor, eraser.DUE):
-            self.overwrite(cursor, stored_id, eraser.COPIES)
+            with gathered(failures):
+                self.overwrite(cursor, stored_id, eraser.COPIES)
         for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
-            self.overwrite_content(cursor, stored_id, version, anew=False)
+            with gathered(failures):
+                self.overwrite_content(cursor, stored_id, version, anew=False)
+        for failure in failures:
+            _logger.warning("An erasure that was due could not be carried out: %s", failure)
         if "tracking" in tables(cursor):
             cursor.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
         eraser.write_anew(cursor, self._events)
@@ -287,6 +291,15 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def _newest(self, cursor: SQLiteCursor) -> int:
         cursor.execute(f"SELECT max(rowid) FROM {self._events}")  # noqa: S608 - the recorder's table
         return int(cursor.fetchone()[0] or 0)
+
+    def _event_at(self, cursor: SQLiteCursor, stored_id: str, version: int) -> StreamEvent | None:
+        cursor.execute(
+            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE originator_id = ? AND originator_version = ?",
+            (stored_id, version),
+        )
+        row = cursor.fetchone()
+        return None if row is None else self._event(row)
 
     def _event(self, row: Any) -> StreamEvent | None:
         if not row["topic"].startswith(OUR_TOPICS) or row["topic"] == EventIdTaken.TOPIC:

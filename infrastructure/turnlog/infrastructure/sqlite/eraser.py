@@ -15,12 +15,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from eventsourcing.persistence import IntegrityError, Mapper, ProgrammingError, StoredEvent
+from eventsourcing.persistence import IntegrityError, Mapper, StoredEvent
 from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteCursor, SQLiteDatastore
 
 from turnlog.application.erasing import Erased, SessionEraser
 from turnlog.application.storage import storage_errors
-from turnlog.application.stored_events import event_if_readable, event_of
+from turnlog.application.stored_events import event_if_readable, target_of
 from turnlog.domain.events import ContentEvent, ContentRedacted, EventErased, SessionDeleted
 from turnlog.infrastructure.sqlite import recall
 from turnlog.infrastructure.sqlite.recall import MARKED, SqliteRecallIndex
@@ -142,22 +142,35 @@ def remember_all(
 def overwrite_content(
     cursor: SQLiteCursor, events_table: str, mapper: Mapper[Any], redaction: ContentRedacted
 ) -> int:
-    """Put its marker over the content of the event that the redaction names; what is to be done behind it."""
-    place = (stored_form(redaction.originator_id), redaction.redacted_version)
-    of_event = "WHERE originator_id = ? AND originator_version = ?"
-    cursor.execute(f"SELECT topic, state FROM {events_table} {of_event}", place)  # noqa: S608 - the recorder's table
-    row = cursor.fetchone()
-    stored = None if row is None else StoredEvent(redaction.originator_id, place[1], row[0], row[1])
-    target = None if stored is None else event_of(mapper, stored)
-    if stored is None or not isinstance(target, ContentEvent):
-        raise ProgrammingError("The event to be redacted is not stored: nothing was erased.")
+    """Put its marker over the content of the event that the redaction names; what is to be done behind it.
+
+    Raises `ErasureTargetError`, `UnreadableEventError`.
+    """
+    stored, target = named_by(redaction, cursor, events_table, mapper)
     if target.is_redacted:
         return COPIES
-    if target.commitment_value() != redaction.commitment_kept:
-        raise ProgrammingError("The event to be redacted is not the one that was meant: nothing was erased.")
     marked = mapper.to_stored_event(target.redacted_by(redaction))
-    cursor.execute(f"UPDATE {events_table} SET state = ? {of_event}", (marked.state, *place))  # noqa: S608 - the recorder's table
+    cursor.execute(
+        f"UPDATE {events_table} SET state = ? "  # noqa: S608 - the recorder's table
+        "WHERE originator_id = ? AND originator_version = ?",
+        (marked.state, stored_form(redaction.originator_id), redaction.redacted_version),
+    )
     return COPIES if len(marked.state) <= len(stored.state) else ANEW
+
+
+def named_by(
+    redaction: ContentRedacted, cursor: SQLiteCursor, events_table: str, mapper: Mapper[Any]
+) -> tuple[StoredEvent, ContentEvent]:
+    """The event whose content the redaction removes. Raises `ErasureTargetError`, `UnreadableEventError`."""
+    version = redaction.redacted_version
+    cursor.execute(
+        f"SELECT topic, state FROM {events_table} "  # noqa: S608 - the recorder's table
+        "WHERE originator_id = ? AND originator_version = ?",
+        (stored_form(redaction.originator_id), version),
+    )
+    row = cursor.fetchone()
+    stored = None if row is None else StoredEvent(redaction.originator_id, version, row[0], row[1])
+    return target_of(redaction, stored, mapper)
 
 
 def with_state(cursor: SQLiteCursor, pending: int) -> list[str]:

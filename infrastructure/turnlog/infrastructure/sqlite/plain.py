@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 from uuid import UUID
 
@@ -12,9 +12,11 @@ from eventsourcing.utils import strtobool
 
 from turnlog.application.aids import StoreAids
 from turnlog.application.directory import CaughtUpDirectory
+from turnlog.application.erasing import gathered
 from turnlog.application.ports import keeps_recall
 from turnlog.application.storage import storage_errors, unlocked
 from turnlog.application.streams import id_form
+from turnlog.domain.errors import StorageError
 from turnlog.domain.events import ContentRedacted
 from turnlog.infrastructure.sqlite import eraser
 from turnlog.infrastructure.sqlite.catching_up import (
@@ -60,21 +62,25 @@ class PlainSqliteEraser(eraser.SqliteEraser):
 
     def erase(self, aggregate_id: UUID) -> None:
         """Overwrite the events in front of the tombstone, and take the session out of what is derived."""
-        unlocked(lambda: self._erase([eraser.stored_form(self._id_of(aggregate_id))]))
+        for failure in self._carry_out([eraser.stored_form(self._id_of(aggregate_id))], ()):
+            raise failure
 
-    def redact(self, redactions: Sequence[ContentRedacted]) -> None:  # noqa: ARG002 - the catching up finds them
+    def redact(self, redactions: Sequence[ContentRedacted]) -> None:
         """Put its marker over the content of each event, and take it out of what is derived."""
-        unlocked(self._redact)
+        places = [(eraser.stored_form(one.originator_id), one.originator_version) for one in redactions]
+        for failure in self._carry_out((), places):
+            raise failure
 
-    def scrub(self) -> str | None:
-        """Complete what a process left that died behind a tombstone, then remove old copies."""
+    def complete(self) -> Sequence[StorageError]:
+        """Overwrite what is due."""
         with storage_errors(), self._datastore.transaction(commit=False) as cursor:
             due = eraser.with_state(cursor, eraser.DUE)
             redacted = eraser.redacted_with_state(cursor, eraser.DUE)
-        if due:
-            unlocked(lambda: self._erase(due))
-        if redacted:
-            unlocked(self._redact)
+        return self._carry_out(due, redacted) if due or redacted else ()
+
+    def scrub(self) -> str | None:
+        """Complete what a process left, then remove old copies."""
+        self.complete()
         return super().scrub()
 
     def pending(self) -> int:
@@ -86,19 +92,27 @@ class PlainSqliteEraser(eraser.SqliteEraser):
         """Nothing: without rows about sessions no write to a purged stream could be refused."""
         return 0
 
-    def _erase(self, stored_ids: list[str]) -> None:
-        with writing(self._datastore) as cursor:
-            self._rows.catch_up_within(cursor)
-            for stored_id in set(stored_ids).intersection(eraser.with_state(cursor, eraser.DUE)):
-                first = self._is_in_the_first_page(cursor, stored_id)
-                self._rows.overwrite(cursor, stored_id, eraser.ANEW if first else eraser.COPIES)
+    def _carry_out(
+        self, deleted: Iterable[str], redacted: Iterable[tuple[str, int]]
+    ) -> Sequence[StorageError]:
+        """Overwrite what is due of these deletions and redactions; why that cannot be done for some."""
 
-    def _redact(self) -> None:
-        with writing(self._datastore) as cursor:
-            self._rows.catch_up_within(cursor)
-            for stored_id, version in eraser.redacted_with_state(cursor, eraser.DUE):
-                first = self._is_in_the_first_page(cursor, stored_id)
-                self._rows.overwrite_content(cursor, stored_id, version, anew=first)
+        def carry_out() -> Sequence[StorageError]:
+            failures: list[StorageError] = []
+            with writing(self._datastore) as cursor:
+                self._rows.catch_up_within(cursor)
+                for stored_id in set(deleted).intersection(eraser.with_state(cursor, eraser.DUE)):
+                    pending = eraser.ANEW if self._is_in_the_first_page(cursor, stored_id) else eraser.COPIES
+                    with gathered(failures):
+                        self._rows.overwrite(cursor, stored_id, pending)
+                due = eraser.redacted_with_state(cursor, eraser.DUE)
+                for stored_id, version in sorted(set(redacted).intersection(due)):
+                    anew = self._is_in_the_first_page(cursor, stored_id)
+                    with gathered(failures):
+                        self._rows.overwrite_content(cursor, stored_id, version, anew=anew)
+            return failures
+
+        return unlocked(carry_out)
 
     def _is_in_the_first_page(self, cursor: SQLiteCursor, stored_id: str) -> bool:
         """Whether the stream has a row that may have been in the first page of the table."""
