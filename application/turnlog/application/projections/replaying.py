@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -57,20 +57,54 @@ class StoredLog(ABC, Generic[C]):
     def __init__(self, mapper: Mapper[Any], *, lenient: bool = False) -> None:
         self.mapper = mapper
         self.unreadable: dict[int, tuple[UUID, int]] = {}
-        self.links = Links()
+        self.links = Links(compares=not lenient)
         self.repeated: dict[RepeatedId, None] = {}
         self._lenient = lenient
         self.is_careful = lenient
         """Whether each event is looked at in every field that is read of it, which takes time."""
         self._has_read = False
+        self._gaps: dict[int, tuple[int, int]] = {}
+        self._moved: set[tuple[UUID, int]] = set()
 
     @abstractmethod
     def newest(self, cursor: C) -> int:
         """The position of the newest event, 0 without any."""
 
-    @abstractmethod
     def page(self, cursor: C, after: int, upto: int) -> list[Positioned]:
-        """The next events up to a position."""
+        """The next events up to a position, those of each session in the order of their versions.
+
+        Where somebody exchanged versions, what belongs in front of an event is looked up and put there.
+        """
+        page: list[Positioned] = []
+        for item in self.next(cursor, after, upto):
+            event = item.event
+            if event is None:
+                if place := self.unreadable.get(item.position):
+                    self.links.pass_over(*place)
+                page.append(item)
+            elif self._moved and (as_uuid(event.originator_id), event.originator_version) in self._moved:
+                page.append(Positioned(item.position, None))
+            else:
+                page += self._in_front(cursor, item.position, event)
+                self.links.follow(event)
+                page.append(item)
+        return page
+
+    def _in_front(self, cursor: C, position: int, event: StreamEvent) -> Iterator[Positioned]:
+        """What the log has behind this event although its version is in front; a page may be read again."""
+        gap = self._gaps.get(position) or self.links.gap_in_front(event)
+        if gap is None:
+            return
+        aggregate_id = as_uuid(event.originator_id)
+        for one in self.stream(cursor, aggregate_id, *gap):
+            self._gaps[position] = gap
+            self._moved.add((aggregate_id, one.originator_version))
+            self.links.follow(one)
+            yield Positioned(position, one)
+
+    @abstractmethod
+    def next(self, cursor: C, after: int, upto: int) -> list[Positioned]:
+        """The next events up to a position, in the order of the log."""
 
     @abstractmethod
     def is_deleted_behind(self, cursor: C, aggregate_id: UUID, position: int) -> bool:
@@ -105,18 +139,12 @@ class StoredLog(ABC, Generic[C]):
                 (require_readable if self.is_careful else require_kinds)(event)
         except Exception:
             if len(self.unreadable) < _MOST_UNREADABLE:
-                place = as_uuid(stored.originator_id), stored.originator_version
-                self.unreadable[position] = place
-                self.links.pass_over(*place)
+                self.unreadable[position] = as_uuid(stored.originator_id), stored.originator_version
             elif not self._lenient and position not in self.unreadable:
                 raise
             return None
         self._has_read = True
-        if not isinstance(event, StreamEvent):
-            return None
-        if not self._lenient:
-            self.links.follow(event)
-        return event
+        return event if isinstance(event, StreamEvent) else None
 
     def note_repeat(self, cursor: C, aggregate_id: UUID, event_id: str, first: int, second: int) -> None:
         """Remember that an id is at two versions, unless the content of one of them was redacted since."""

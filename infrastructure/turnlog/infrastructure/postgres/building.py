@@ -205,7 +205,7 @@ class PostgresStoredLog(StoredLog[Cursor[DictRow]]):
         row = cursor.execute(self._tables.sql("SELECT max(notification_id) AS id FROM {events}")).fetchone()
         return (row["id"] if row else None) or 0
 
-    def page(self, cursor: Cursor[DictRow], after: int, upto: int) -> list[Positioned]:
+    def next(self, cursor: Cursor[DictRow], after: int, upto: int) -> list[Positioned]:
         """The next events up to a notification id."""
         cursor.execute(self._tables.sql(_PAGE), (after, upto, replaying.PAGE))
         return [Positioned(row["notification_id"], self._event(row)) for row in cursor.fetchall()]

@@ -7,6 +7,7 @@ of the transaction writes these too. They are gone with the connection, whatever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 from typing import Any, Final
 from uuid import UUID
 
@@ -71,7 +72,7 @@ class SqliteStoredLog(StoredLog[SQLiteCursor]):
         cursor.execute(f"SELECT max(rowid) FROM {self.table}")  # noqa: S608 - the recorder's table
         return int(cursor.fetchone()[0] or 0)
 
-    def page(self, cursor: SQLiteCursor, after: int, upto: int) -> list[Positioned]:
+    def next(self, cursor: SQLiteCursor, after: int, upto: int) -> list[Positioned]:
         """The next events up to a row id."""
         cursor.execute(
             f"{self._columns} WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
@@ -185,11 +186,11 @@ class DirectoryBuilder:
                     )
                 directory.insert_erased(cursor, aggregate_id, first)
             told = [event for event in events if not isinstance(event, EventErased)]
-            if told and isinstance(told[0], SessionOpened):
+            if told and directory.holds(cursor, aggregate_id):
+                directory.insert(cursor, aggregate_id, told, are_new=False)
+            elif told := list(dropwhile(lambda event: not isinstance(event, SessionOpened), told)):
                 position = self._former_position(cursor, aggregate_id)
                 directory.insert(cursor, aggregate_id, told, position, are_new=False)
-            elif told and directory.holds(cursor, aggregate_id):
-                directory.insert(cursor, aggregate_id, told, are_new=False)
 
     def settle(self, cursor: SQLiteCursor, upto: int) -> None:  # noqa: ARG002 - it is up to what was read
         """Take over what only the former rows say."""
