@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from eventsourcing.domain import Aggregate
 from tests.projections.activity import live, turn
 from tests.projections.databases import Database
 from tests.projections.test_commands import Turnlog, turnlog
@@ -365,6 +366,29 @@ def test_what_is_counted_are_events(
     assert said(capsys)["events"] == 9
     turnlog("rebuild")
     assert "view: rebuilt from 9 events" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_those_of_a_hosts_own_aggregates_and_the_entries_of_ids_are_not_counted(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], is_plain: bool
+) -> None:
+    with database.service(database.plain_recorder if is_plain else None) as sessions:
+        sessions.app.save(Aggregate())
+        sessions.create("alpha")
+        say(sessions, "alpha", 0)
+        sessions.list_sessions()
+        models = database.models(sessions.app)
+        assert {one.events for one in models.rebuild(["directory", "view"])} == {2}
+        sessions.app.save(Aggregate())
+        assert models.compare().behind["view"] == 0
+        say(sessions, "alpha", 1)
+        found = models.compare()
+    assert (found.events, found.behind["view"]) == (3, 1)
+    assert turnlog("check", "--json") == 0
+    checked = said(capsys)
+    assert checked["events"] == checked["log"]["events"] == 3
+    assert turnlog("check") == 0
+    assert "log: 3 events, nothing differs" in capsys.readouterr().out
 
 
 def test_behind_are_events_too(two: Database) -> None:

@@ -67,6 +67,29 @@ def test_check_names_it_and_rebuild_makes_it_anew(
     assert turnlog("check") == 0
 
 
+@pytest.mark.parametrize(
+    ("table", "is_told"),
+    [("turnlog_sessions", True), ("turnlog_metadata", True), ("turnlog_event_ids", False), (None, False)],
+)
+def test_check_says_what_it_could_not_verify(
+    database: Database,
+    turnlog: Turnlog,
+    capsys: pytest.CaptureFixture[str],
+    table: str | None,
+    is_told: bool,
+) -> None:
+    with database.service() as sessions:
+        turn(sessions, sessions.create("parcel").id)
+    if table is not None:
+        database.change(f"DROP TABLE {table}")
+    note = "not verified: whether newest events, or sessions as a whole, are gone"
+    turnlog("check")
+    assert (note in capsys.readouterr().out) is is_told
+    turnlog("check", "--json")
+    notes: list[str] = json.loads(capsys.readouterr().out)["log"]["notes"]
+    assert any(one.startswith(note) for one in notes) is is_told
+
+
 def test_check_names_all_that_are_gone(
     database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,9 +54,11 @@ def sessions(request: pytest.FixtureRequest, path: Path) -> Iterator[SessionServ
 def undone(service: SessionService, action: Any) -> None:
     """Write what is to be erased, and leave it undone, as a process that dies then."""
     eraser = vars(service)["_eraser"]
-    vars(eraser).update(redact=id, erase=id, complete=tuple)
+    undo: dict[str, object] = {"redact": id, "erase": id, "complete": tuple}
+    for name, nothing in undo.items():
+        vars(eraser)[name] = nothing
     action()
-    for name in ("redact", "erase", "complete"):
+    for name in undo:
         del vars(eraser)[name]
 
 

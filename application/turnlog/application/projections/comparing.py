@@ -121,7 +121,7 @@ class Compared(Generic[C]):
                 for builder in self.builders:
                     builder.apply(cursor, page)
                 last = page[-1].position
-                read += len(page)
+                read += self.log.events_in(page)
                 if progress is not None:
                     progress(len(page))
             events[stop] = read

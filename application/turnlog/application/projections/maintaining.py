@@ -22,7 +22,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A read model that was rebuilt: how many events it was made of, and at which position it stands.
+    """A read model that was rebuilt: of how many events of sessions, and at which position it stands.
 
     `was_gone` says that tables of it had been dropped. What is known of deletions and redactions is made anew
     where it was, and told as the model `erasures`.
@@ -76,7 +76,8 @@ class Difference:
 class Comparison:
     """Read models compared with the log: the position at which each stands, and what differs.
 
-    `behind` says by how many events a model is behind the log, which is no difference.
+    `behind` says by how many events a model is behind the log, which is no difference. All events that are
+    counted are those of sessions: none of a host's own aggregates, and no entries of ids that are streams.
     """
 
     differences: tuple[Difference, ...]

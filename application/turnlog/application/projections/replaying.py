@@ -90,6 +90,10 @@ class StoredLog(ABC, Generic[C]):
                 page.append(item)
         return page
 
+    def events_in(self, page: Sequence[Positioned]) -> int:
+        """How many events of sessions a page has, those included that cannot be read."""
+        return sum(item.event is not None or item.position in self.unreadable for item in page)
+
     def _in_front(self, cursor: C, position: int, event: StreamEvent) -> Iterator[Positioned]:
         """What the log has behind this event although its version is in front; a page may be read again."""
         gap = self._gaps.get(position) or self.links.gap_in_front(event)
@@ -270,11 +274,11 @@ class Replay(Generic[C]):
                 builder.begin(cursor)
         last = events = 0
 
-        def told(more: int) -> None:
+        def told(page: Sequence[Positioned]) -> None:
             nonlocal events
-            events += more
+            events += self.log.events_in(page)
             if progress is not None:
-                progress(more)
+                progress(len(page))
 
         for _ in range(_TRIES):
             last = self._catch_up(last, told)
@@ -287,7 +291,7 @@ class Replay(Generic[C]):
             "changed: run the rebuild again when fewer are."
         )
 
-    def _catch_up(self, last: int, progress: Progress) -> int:
+    def _catch_up(self, last: int, told: Callable[[Sequence[Positioned]], None]) -> int:
         """Apply what is there, page by page."""
         while True:
             try:
@@ -303,7 +307,7 @@ class Replay(Generic[C]):
                 self.log.is_careful = True  # so that what could not be applied is passed over
                 continue
             last = page[-1].position if page else newest
-            progress(len(page))
+            told(page)
             if last >= newest:
                 break
         with self.transaction() as cursor:
@@ -338,7 +342,7 @@ class Replay(Generic[C]):
                 raise
             self.log.is_careful = True
             return None
-        return newest, len(tail)
+        return newest, self.log.events_in(tail)
 
 
 @contextmanager

@@ -109,6 +109,9 @@ class _Found:
 
 
 LOG_ADVICE: Final = "no rebuild repairs the log: take what is wrong there from a backup"
+UNVERIFIED: Final = (
+    "not verified: whether newest events, or sessions as a whole, are gone: no row of the directory tells"
+)
 KEEP_ADVICE: Final = "keep this output and a copy: a rebuild forgets what was lost"
 
 
@@ -150,6 +153,8 @@ def check_database(settings: Settings) -> int:
             verification = verify_log(app)
         with progress("Comparing", models.log_size(), quiet=settings.json) as advance:
             comparison = models.compare(advance)
+    if verification.sessions and "directory" not in comparison.positions:
+        verification = replace(verification, notes=(*verification.notes, UNVERIFIED))
     findings = verification.findings
     named = {one.model for one in comparison.differences}
     told = {(one.aggregate_id, one.version) for one in findings}
@@ -174,6 +179,8 @@ def check_database(settings: Settings) -> int:
         )
         return status
     _print(findings, differences, comparison)
+    for one in verification.notes:
+        console().print(visible(one), soft_wrap=True)
     return status
 
 

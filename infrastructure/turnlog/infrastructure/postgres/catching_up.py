@@ -80,7 +80,7 @@ _DUE: Final[LiteralString] = """
     WHERE aggregate_id = %s ORDER BY originator_version DESC
 """
 
-_FORGET: Final[LiteralString] = "DELETE FROM {due} WHERE aggregate_id = %s AND version <> ALL (%s)"
+_CARRIED_OUT: Final[LiteralString] = "DELETE FROM {due} WHERE aggregate_id = %s AND version <> ALL (%s)"
 
 _logger = logging.getLogger("turnlog")
 
@@ -170,7 +170,7 @@ class CaughtUpRows:
                 left.pop()
             if row["topic"] == SessionDeleted.TOPIC:
                 break  # redactions in front of it are stubs now
-        cursor.execute(self.tables.sql(_FORGET), (aggregate_id, left))
+        cursor.execute(self.tables.sql(_CARRIED_OUT), (aggregate_id, left))
         return failures
 
     def _step(self) -> bool:
