@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 from tests.projections.activity import turn
-from tests.projections.databases import DATABASES, Database
+from tests.projections.databases import DATABASES, Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 
+from turnlog.application.projections import MaterialisedViews
 from turnlog.domain.errors import StorageError
 from turnlog.domain.messages import Message
 from turnlog.domain.query import EventQuery
@@ -65,6 +66,52 @@ def test_check_names_it_and_rebuild_makes_it_anew(
         turn(sessions, "parcel", "a late heron")
         assert sessions.search_events("parcel", EventQuery(keywords="late heron"))
     assert turnlog("check") == 0
+
+
+def tracking_of_view(database: Database) -> str:
+    return "tracking" if isinstance(database, SqliteFile) else "turnlog_view_tracking"
+
+
+@pytest.mark.parametrize("keeps_rows", [True, False])
+def test_a_view_is_not_put_behind_itself_where_its_position_is_gone(
+    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], keeps_rows: bool
+) -> None:
+    tracking = tracking_of_view(database)
+    with database.service(None if keeps_rows else database.plain_recorder) as sessions:
+        sessions.create("parcel")
+        turn(sessions, "parcel")
+        with database.view_store() as store:
+            MaterialisedViews(sessions, store).catch_up()
+        database.change(f"DROP TABLE {tracking}")
+        assert turnlog("check", "--json") == 1
+        differences = json.loads(capsys.readouterr().out)["differences"]
+        assert ("view", f"its table {tracking} is gone: run `turnlog rebuild view`") in [
+            (one["model"], one["detail"]) for one in differences
+        ]
+        with database.view_store() as store:
+            views = MaterialisedViews(sessions, store)
+            views.catch_up()
+            assert views.view("parcel") == sessions.view("parcel")
+    assert turnlog("check") == 0
+
+
+@pytest.mark.parametrize("keeps_rows", [True, False])
+def test_a_rebuild_makes_the_position_of_the_view_anew(
+    database: Database, turnlog: Turnlog, keeps_rows: bool
+) -> None:
+    tracking = tracking_of_view(database)
+    with database.service(None if keeps_rows else database.plain_recorder) as sessions:
+        sessions.create("parcel")
+        turn(sessions, "parcel")
+        with database.view_store() as store:
+            MaterialisedViews(sessions, store).catch_up()
+        database.change(f"DROP TABLE {tracking}")
+        assert turnlog("rebuild", "view") == 0
+        turn(sessions, "parcel")
+        with database.view_store() as store:
+            views = MaterialisedViews(sessions, store)
+            views.catch_up()
+            assert views.view("parcel") == sessions.view("parcel")
 
 
 @pytest.mark.parametrize(

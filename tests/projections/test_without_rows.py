@@ -11,7 +11,6 @@ from tests.projections.databases import Database
 from tests.projections.test_commands import Turnlog, turnlog
 
 from turnlog.application import SessionService
-from turnlog.application.projections import MaterialisedViews
 from turnlog.domain import EventQuery, Message, StorageError
 
 __all__ = ["turnlog"]
@@ -94,26 +93,3 @@ def test_a_recorder_with_rows_makes_them_all_where_some_are_gone(plain: Database
         assert told(sessions) == before
         assert plain.models(sessions.app).compare().is_equal
     assert plain.one("SELECT count(*) FROM turnlog_redactions") == 1
-
-
-@pytest.mark.parametrize("recorder", [None, PLAIN])
-def test_a_view_is_not_put_behind_itself_where_its_position_is_gone(
-    database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], recorder: str | None
-) -> None:
-    with database.service(recorder) as sessions:
-        sessions.create("alpha")
-        turn(sessions, "alpha")
-        with database.view_store() as store:
-            views = MaterialisedViews(sessions, store)
-            views.catch_up()
-            database.change("DROP TABLE tracking")
-            assert turnlog("check", "--json") == 1
-            differences = said(capsys)["differences"]
-            assert ("view", "its table tracking is gone: run `turnlog rebuild view`") in [
-                (one["model"], one["detail"]) for one in differences
-            ]
-        with database.view_store() as store:
-            views = MaterialisedViews(sessions, store)
-            views.catch_up()
-            assert views.view("alpha") == sessions.view("alpha")
-    assert turnlog("check") == 0

@@ -90,6 +90,9 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+_OF_VIEW: Final = ("views", "view_messages", "tracking")
+
+
 def lost(cursor: Cursor[DictRow], real: Tables, view: Names, *, has_ledger: bool) -> dict[str, list[str]]:
     """By model the tables that were dropped, where others of the same store are there."""
     expected = [(model, real, names) for model, names in _NEEDED.items()] if real.are_kept(cursor) else []
@@ -99,9 +102,9 @@ def lost(cursor: Cursor[DictRow], real: Tables, view: Names, *, has_ledger: bool
         model: [names.tables[name] for name in names.missing(cursor, needed)]
         for model, names, needed in expected
     }
-    views = view.missing(cursor, ("views", "view_messages"))
-    if len(views) == 1:
-        missing[VIEW_MODEL] = [view.tables[views[0]]]
+    of_view = view.missing(cursor, _OF_VIEW)
+    if len(of_view) < len(_OF_VIEW):
+        missing[VIEW_MODEL] = [view.tables[name] for name in of_view]
     return {model: names for model, names in missing.items() if names}
 
 

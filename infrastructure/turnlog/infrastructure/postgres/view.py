@@ -163,6 +163,9 @@ class PostgresViewStore(ViewStore, LockedTracking):
     def _apply(self, cursor: Cursor[DictRow], batch: Sequence[Positioned]) -> None:
         tracked = self.take_position(cursor)
         rules.require(cursor, self.tables, VIEW_MODEL, VIEW_RULE)
+        if not tracked:  # rows that are there all the same are those of a tracking that was dropped
+            cursor.execute(self.tables.sql("DELETE FROM {view_messages}"))
+            cursor.execute(self.tables.sql("DELETE FROM {views}"))
         new = [item for item in batch if item.position > tracked]
         if new:
             self.claim(cursor, self._log)
