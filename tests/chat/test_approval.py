@@ -104,30 +104,66 @@ def test_of_approvals_that_come_at_once_one_makes_the_call_and_the_others_wait(t
         assert lines(sessions)[2:] == ["Tool [responses: pay -> paid 5]", "Assistant: done"]
 
 
-def test_an_approval_beside_a_model_that_is_being_asked_waits_and_gets_what_it_said(tmp_path: Path) -> None:
+def beside_a_model_that_is_asked(
+    sessions: SessionService, pool: ThreadPoolExecutor, call: CallReference, said: Callable[[], Any]
+) -> tuple[Future[Turn], Future[Turn]]:
+    """Two approvals of a call, the second while the model is asked behind the first; then this is said."""
     waits = Event()
-    with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(1) as pool:
+    view = sessions.view_for_turn
+    second: list[Future[Turn]] = []
+
+    def viewed(*arguments: Any, **named: Any) -> Any:
+        try:
+            return view(*arguments, **named)
+        except TurnInProgressError:
+            waits.set()
+            raise
+
+    def answer(_: object) -> Any:
+        second.append(pool.submit(chat.approve, SID, call.event_id, call.call_id, wait=60))
+        assert waits.wait(60)
+        return said()
+
+    sessions.view_for_turn = viewed  # type: ignore[method-assign]
+    chat = SessionChat(sessions, ScriptedModel([answer]), tools=[PAY])
+    first = pool.submit(chat.approve, SID, call.event_id, call.call_id)
+    first.exception(60)
+    return first, second[0]
+
+
+def test_an_approval_beside_a_model_that_is_being_asked_waits_and_gets_what_it_said(tmp_path: Path) -> None:
+    with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(2) as pool:
         _, call = asked(sessions)
-        view = sessions.view_for_turn
-        second: list[Future[Turn]] = []
+        first, second = beside_a_model_that_is_asked(sessions, pool, call, lambda: "done")
+        assert first.result().text == "done"
+        assert (second.result(60).text, second.result().is_repeat) == ("done", True)
 
-        def viewed(*arguments: Any, **named: Any) -> Any:
-            try:
-                return view(*arguments, **named)
-            except TurnInProgressError:
-                waits.set()
-                raise
 
-        def done(_: object) -> str:
-            second.append(pool.submit(chat.approve, SID, call.event_id, call.call_id, wait=60))
-            assert waits.wait(60)
-            return "done"
+def test_where_that_model_fails_and_the_user_goes_on_the_call_was_answered(tmp_path: Path) -> None:
+    with service(tmp_path / "chat.db") as sessions, ThreadPoolExecutor(2) as pool:
+        _, call = asked(sessions)
 
-        sessions.view_for_turn = viewed  # type: ignore[method-assign]
-        chat = SessionChat(sessions, ScriptedModel([done]), tools=[PAY])
-        assert chat.approve(SID, call.event_id, call.call_id).text == "done"
-        repeat = second[0].result(60)
-        assert (repeat.text, repeat.is_repeat) == ("done", True)
+        def fails() -> Exception:
+            sessions.append_message(SID, Message.user("Well?"))
+            return ModelUnavailableError("busy")
+
+        first, second = beside_a_model_that_is_asked(sessions, pool, call, fails)
+        assert isinstance(first.exception(), ModelUnavailableError)
+        with pytest.raises(CallNotAwaitedError):
+            second.result(60)
+
+
+def test_a_call_that_is_settled_while_it_is_made_leaves_no_mark(sessions: SessionService) -> None:
+    def pay(amount: int) -> str:
+        """Pays somebody."""
+        sessions.abandon(SID, call.event_id, call.call_id)
+        return f"paid {amount}"
+
+    _, call = asked(sessions)
+    chat = SessionChat(sessions, ScriptedModel(["hi"]), tools=[Tool.of(pay, needs_approval=True)])
+    with pytest.raises(CallNotAwaitedError):
+        chat.approve(SID, call.event_id, call.call_id)
+    assert chat.send(SID, "Hello?").text == "hi"
 
 
 def test_an_approved_call_is_made_and_the_turn_goes_on(tmp_path: Path) -> None:

@@ -207,7 +207,10 @@ class Resuming(ToolRounds):
         if opening.runs or opening.result is not None:
             is_open = yield from self._is_open(reference)
             if not is_open and not went_on and not so_far.awaiting and _is_answered(told, event, call):
-                return (yield from self._left_over(event))  # it came in before, and then the turn broke off
+                left_over = yield from self._left_over(event)  # it came in before; then the turn broke off
+                if left_over is None and not so_far.entries:  # and something else was said
+                    raise CallNotAwaitedError(reference.event_id, reference.call_id)
+                return left_over
         results = [] if opening.result is None else [Entry(opening.result, must_store=True)]
         if opening.runs:
             results = yield from self._run_approved(event, call, reference)
@@ -224,8 +227,8 @@ class Resuming(ToolRounds):
 
     def _left_over(self, event: SessionEvent) -> Steps[list[Entry] | None]:
         """What leads to the next request behind an answer of which no call is open any more: results of those
-        calls that awaited none, and that were not made before their turn broke off. Of what somebody else has
-        said behind it meanwhile the turn is a repeat."""
+        calls that awaited none, and that were not made before their turn broke off. Of an answer
+        that somebody else got meanwhile the turn is a repeat; None where another turn was begun."""
         assert event.message is not None  # noqa: S101 - it has calls
         answer = Entry(event.message, event=event)
         while True:
@@ -233,6 +236,8 @@ class Resuming(ToolRounds):
             told = [one for one in view.told_events(event.branch) if not one.synthetic]
             if _has_gone_on(told, event):
                 rest, is_newest = yield from self._rest_behind(event, view.version)
+                if not any(one.role is Role.ASSISTANT for one in rest):
+                    return None
                 return (yield from self._went_on(rest, answer, view.version, is_newest=is_newest))
             with suppress(TurnInProgressError, VersionConflictError):
                 yield from self._write((), expected=view.version)

@@ -211,6 +211,7 @@ class Storing:
         """Take the mark away, so that the next turn can begin; failing at it must not hide what happened."""
         if not self._so_far.is_marked:
             return
+        self._so_far.settling = None  # nothing is settled without what settles it
         try:
             yield from self._write((), (), TurnStep.END)
         except Exception as error:
