@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.projections.databases import Database, PostgresSchema, SqliteFile
 
 from turnlog.application import SessionAudit, SessionService
-from turnlog.domain import Message, SessionAttributes, UnreadableEventError
+from turnlog.domain import (
+    Message,
+    SessionAttributes,
+    SessionIdUnavailableError,
+    SessionNotFoundError,
+    UnreadableEventError,
+)
 
 SID, OWNER = "parcel", SessionAttributes.PRINCIPAL_NAME
 POSITION = 2
@@ -64,6 +71,52 @@ def test_without_an_owner_nothing_is_written_and_the_error_says_what_is_missing(
         assert sessions.version(SID) == POSITION
 
 
+def written_by(scoped: SessionService) -> list[Callable[[], object]]:
+    return [
+        lambda: scoped.update_metadata(SID, {"title": "Mine"}),
+        lambda: scoped.append_message(SID, Message.user("Mine.")),
+        lambda: scoped.extend(SID, by=timedelta(1)),
+        lambda: scoped.delete(SID),
+    ]
+
+
 def test_in_a_scope_nobody_knows_whose_it_is(sessions: SessionService) -> None:
-    with sessions, pytest.raises(UnreadableEventError):
-        sessions.scoped_to("ada").update_metadata(SID, {"title": "Mine"})
+    with sessions:
+        for principal in ("ada", "bob"):
+            scoped = sessions.scoped_to(principal)
+            assert scoped.find(SID) is None
+            for act in written_by(scoped):
+                with pytest.raises(SessionNotFoundError):
+                    act()
+            with pytest.raises(SessionIdUnavailableError):
+                scoped.create(SID)
+        assert sessions.version(SID) == POSITION
+
+
+def test_a_session_whose_opening_is_damaged_is_one_whose_id_is_taken(database: Database) -> None:
+    with database.service() as service:
+        service.create(SID, metadata={OWNER: "ada"})
+        service.append_message(SID, Message.user("Where is it?"))
+    database.put_state(1, b'{"content":')
+    with database.service() as service:
+        for one in (service, service.scoped_to("bob")):
+            with pytest.raises(SessionIdUnavailableError):
+                one.create(SID)
+        with pytest.raises(SessionIdUnavailableError):
+            service.scoped_to("bob").find_or_create(SID)
+
+
+def test_where_versions_were_exchanged_no_owner_is_lost(database: Database) -> None:
+    with database.service() as service:
+        service.create(SID, metadata={OWNER: "ada"})
+        service.update_metadata(SID, {"title": "Parcel"})
+        service.append_message(SID, Message.user("Where is it?"))
+        service.append_message(SID, Message.user("Hello?"))
+    for now, then in ((99, 2), (2, 1), (1, 99)):
+        database.change(
+            f"UPDATE stored_events SET originator_version = {now} WHERE originator_version = {then}"
+        )
+    with database.service() as service:
+        with pytest.raises(UnreadableEventError, match="another event"):
+            service.update_metadata(SID, {"title": "Mine"})
+        assert service.version(SID) == 3

@@ -281,15 +281,23 @@ class ServiceCore:
             if event_id in event_ids[:place] or self._locate(key, event_id) is not None:
                 raise DuplicateEventError(event_id)
 
-    def _key(self, session_id: str, *, past_damage: bool = False) -> SessionKey:
-        """The session by both of its ids. In a scope a foreign one is a stream that nobody ever wrote."""
+    def _key(self, session_id: str) -> SessionKey:
+        """The session by both of its ids.
+
+        In a scope a foreign one is a stream that nobody ever wrote, and so is one of which nobody knows whose it
+        is, as its metadata are damaged.
+        """
         check_id("Session id", session_id)
         key = SessionKey(session_id, aggregate_id(session_id, self._namespace))
         if self._principal is None:
             return key
-        state = (self._streams.known_state if past_damage else self._streams.state)(key.aggregate_id)
-        if state is None or self._owner(key, state) != self._principal:
-            return SessionKey(session_id, entry_id(key.aggregate_id, "nobody\0"))
+        nobody = SessionKey(session_id, entry_id(key.aggregate_id, "nobody\0"))
+        try:
+            state = self._streams.known_state(key.aggregate_id)
+            if state is None or self._owner(key, state) != self._principal:
+                return nobody
+        except UnreadableEventError:
+            return nobody
 
         def still_owned(now: SessionState) -> None:
             if now.metadata_version != state.metadata_version and self._owner(key, now) != self._principal:
@@ -315,7 +323,9 @@ class ServiceCore:
             event = self._streams.event_at(key.aggregate_id, version)
             if event is None:
                 raise UnreadableEventError("it is gone", key.aggregate_id.hex, version)
-            return metadata_in(event) if isinstance(event, (SessionOpened, MetadataUpdated)) else {}
+            if not isinstance(event, (SessionOpened, MetadataUpdated)):
+                raise UnreadableEventError("it is another event", key.aggregate_id.hex, version)
+            return metadata_in(event)
         except UnreadableEventError as error:
             raise error.of(key.session_id) from error.__cause__
 

@@ -155,7 +155,7 @@ class Ending(ServiceCore):
         deleted but this store cannot erase, and `UnreadableEventError` when nothing of it can be read, or its
         newest events are of a kind that this version does not know.
         """
-        key, around = self._key(session_id, past_damage=True), merged_context(context)
+        key, around = self._key(session_id), merged_context(context)
 
         def decide(session: Session) -> None:
             session.delete(now=self._now(), keeps_content=not erase, context=around)

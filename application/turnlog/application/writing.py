@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import RLock
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
@@ -18,6 +19,7 @@ from turnlog.domain.errors import (
     SessionNotFoundError,
     StorageError,
     TurnlogError,
+    UnreadableEventError,
     VersionConflictError,
     shown,
 )
@@ -175,8 +177,10 @@ class Writer:
                     unlocked(save)
         except IntegrityError:
             session.pending_events.clear()
-            stored = self._streams.event_at(session.id, pending[0].originator_version)
-            return stored is not None and stored.chain == pending[0].chain
+            with suppress(UnreadableEventError):  # then it is not what was written here
+                stored = self._streams.event_at(session.id, pending[0].originator_version)
+                return stored is not None and stored.chain == pending[0].chain
+            return False
         except ProgrammingError as error:
             if also:
                 raise StorageError(
