@@ -284,8 +284,8 @@ class ServiceCore:
     def _key(self, session_id: str) -> SessionKey:
         """The session by both of its ids.
 
-        In a scope a foreign one is a stream that nobody ever wrote, and so is one of which nobody knows whose it
-        is, as its metadata are damaged.
+        In a scope a foreign one is a stream that nobody ever wrote, and so is one of which nobody knows whose
+        it is, as its metadata are damaged.
         """
         check_id("Session id", session_id)
         key = SessionKey(session_id, aggregate_id(session_id, self._namespace))
