@@ -22,6 +22,7 @@ from turnlog.application.mapper_check import check_mapper
 from turnlog.application.passes import PassLog
 from turnlog.application.ports import Directory, RecallIndex, SessionRowsRecorder, keeps_recall
 from turnlog.application.sessions import ROWS_RECORDERS, Sessions
+from turnlog.application.settings import setting
 from turnlog.application.storage import started
 from turnlog.application.stored_events import metadata_in
 from turnlog.application.streams import Lru, SessionStreams
@@ -333,8 +334,8 @@ class ServiceCore:
         if self._counts is None:
             estimator = self._estimator
             if estimator is None:
-                topic = self._app.env.get("TOKEN_ESTIMATOR_TOPIC") or _ESTIMATOR_TOPIC
-                estimator = cast("TokenEstimator", resolve_topic(topic)())
+                named = setting(self._app.env, "TOKEN_ESTIMATOR_TOPIC", _ESTIMATOR_TOPIC)
+                estimator = cast("TokenEstimator", named())
             self._counts = TokenCounts(estimator)
         return self._counts
 

@@ -12,6 +12,7 @@ from eventsourcing.application import Application, ProcessingEvent, Repository
 from eventsourcing.persistence import EventStore, Recording
 from eventsourcing.utils import Environment, EnvType
 
+from turnlog.application.settings import refused_setting
 from turnlog.application.streams import resume
 from turnlog.domain.events import StreamEvent
 from turnlog.domain.session import Session
@@ -35,10 +36,13 @@ class Sessions(Application[UUID]):
     def __init__(self, env: EnvType | None = None) -> None:
         try:
             super().__init__(env)
-        except BaseException:  # else its connections stay open until it is collected, in whichever thread
+        except BaseException as error:
             with suppress(AttributeError):  # that far it did not come
-                self.close()
-            raise
+                self.close()  # else its connections stay open until it is collected, in whichever thread
+            refused = refused_setting(self.construct_env(self.name, env), error)
+            if refused is None:
+                raise
+            raise refused from error
 
     def construct_env(self, name: str, env: EnvType | None = None) -> Environment:
         """The environment, with the recorder that keeps rows where there is one for the module."""

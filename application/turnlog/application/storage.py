@@ -236,7 +236,7 @@ def storage_error(error: Exception) -> StorageError:
         return StorageClosedError()
     if _is_lost(error):
         return StorageUnavailableError(f"The server of the database does not answer ({said}). Try again.")
-    return StorageError(f"The database refused: {said}")
+    return StorageError(f"The database refused: {said.rstrip('.')}.")
 
 
 def is_locked(error: BaseException) -> bool:

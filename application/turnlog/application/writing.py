@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import RLock
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 from uuid import UUID
 
 from eventsourcing.application import Application
@@ -71,7 +71,7 @@ class Writer:
         used. With `past_damage` a newest event that cannot be read does not stop it, as is right for the end
         of a session only. Raises `SessionNotFoundError`, `VersionConflictError`.
         """
-        also = also if callable(also) else checked_also(also)
+        also = also if _is_function(also) else checked_also(also)
         retried = callable(also) or len(also) == 0
         tried = -1
         # Writers of one session in this process go one by one, which spares them conflicts. It is a courtesy,
@@ -103,7 +103,7 @@ class Writer:
     def open(self, session: Session, also: Also = ()) -> bool:
         """Save a new session; False when its id is taken."""
         pending = session.recorded
-        saved = self._save(session, pending, checked_also(also() if callable(also) else also))
+        saved = self._save(session, pending, checked_also(also() if _is_function(also) else also))
         if saved:
             self._states.put(session.id, session.state)
         return saved
@@ -201,7 +201,7 @@ def checked_also(given: object) -> Sequence[Any]:
         return ()
     if isinstance(given, (list, tuple)):
         found = cast("Sequence[Any]", given)
-        strange = [one for one in found if not hasattr(one, "collect_events") and not _is_event(one)]
+        strange = [one for one in found if isinstance(one, type) or not _is_saved(one)]
         if not strange:
             return found
         given = strange[0]
@@ -211,5 +211,12 @@ def checked_also(given: object) -> Sequence[Any]:
     )
 
 
-def _is_event(given: object) -> bool:
-    return hasattr(given, "originator_id") and hasattr(given, "originator_version")
+def _is_function(also: Also) -> TypeGuard[Callable[[], Sequence[Any]]]:
+    """Whether it makes the aggregates anew for each try; a class among them is a slip."""
+    return callable(also) and not isinstance(also, type)
+
+
+def _is_saved(given: object) -> bool:
+    """Whether the framework can save it: an aggregate or an event."""
+    is_event = hasattr(given, "originator_id") and hasattr(given, "originator_version")
+    return is_event or hasattr(given, "collect_events")

@@ -46,6 +46,14 @@ class InvalidSettingError(TurnlogError):
     """A strategy, trigger, search or service was built with a value that is not allowed."""
 
 
+class MissingExtraError(InvalidSettingError):
+    """What was asked for needs a package that is not installed; `extra` brings it."""
+
+    def __init__(self, extra: str, what: str = "This") -> None:
+        super().__init__(f"{what} needs the extra `{extra}`: pip install 'turnlog[{extra}]'")
+        self.extra = extra
+
+
 class InvalidFilterError(TurnlogError):
     """A filter was built with values that are not allowed."""
 

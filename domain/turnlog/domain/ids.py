@@ -21,12 +21,19 @@ _OWN_EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,17})-[0-9a-f]{20}")
 def check_id(kind: str, value: object) -> str:
     """The id itself, or `InvalidIdError`. Ids are kept and compared exactly as they are."""
     if not isinstance(value, str):
-        raise InvalidIdError(kind, value, "it must be text")
+        raise InvalidIdError(kind, value, f"it must be text{_hint(value)}")
     if not 1 <= len(value) <= MAX_ID_LENGTH:
         raise InvalidIdError(kind, value, f"it must have 1 to {MAX_ID_LENGTH} characters")
     if "\0" in value or not is_utf8(value):
         raise InvalidIdError(kind, value, "it must hold no NUL and no lone surrogate")
     return value
+
+
+def _hint(value: object) -> str:
+    """What was probably meant by something else than text."""
+    if not isinstance(value, type) and isinstance(getattr(value, "id", None), str):
+        return ": give its `.id`"
+    return ", as `str(…)` of it is" if isinstance(value, (int, UUID)) and not isinstance(value, bool) else ""
 
 
 def check_branch(value: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
@@ -319,7 +319,12 @@ def _parts(content: Content) -> Any:
         return ()
     if isinstance(content, str):
         return (TextPart(content=content),)
-    return tuple(content) if isinstance(content, Iterable) else content  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+    if not isinstance(content, Iterable) or isinstance(content, (*_MAPPING, bytes, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        raise InvalidMessageError(
+            "A message is made of a text or of a list of parts, as in [TextPart(content=…)], not of a value "
+            f"of type {type(content).__name__}."
+        )
+    return tuple(content)
 
 
 def _plain(model: Part | Message) -> dict[str, JsonValue]:
@@ -361,6 +366,15 @@ def _refuse_parsed_arguments(data: object) -> None:
 def _reasons(error: ValidationError) -> str:
     """Where and why, without the values: they may be what nobody should read in a log."""
     return "; ".join(
-        f"{'.'.join(map(str, detail['loc'])) or 'it'}: {detail['msg']}"
+        f"{'.'.join(map(str, detail['loc'])) or 'it'}: {_WORDS.get(detail['type'], detail['msg'])}"
         for detail in error.errors(include_url=False, include_input=False, include_context=False)[:3]
     )
+
+
+_WORDS: Final = {
+    "dict_type": "it must be a mapping",
+    "missing": "it is missing",
+    "string_type": "it must be text",
+    "tuple_type": "it must be a list of parts",
+}
+"""What pydantic says of types of Python that nobody wrote."""

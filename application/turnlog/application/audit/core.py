@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeAlias, cast
 
-from eventsourcing.utils import resolve_topic
-
 from turnlog.application.async_service import AnySessionService, sync_service
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.results import BoundaryRef
 from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.settings import setting
 from turnlog.application.stored_events import entry_in, unreadable
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import (
@@ -51,8 +50,8 @@ class AuditCore(ServiceCore):
     @property
     def _renderers(self) -> RendererRegistry:
         if self._given_renderers is None:
-            topic = self._app.env.get("RENDERERS_TOPIC") or _RENDERERS_TOPIC
-            self._given_renderers = cast("RendererRegistry", resolve_topic(topic))
+            named = setting(self._app.env, "RENDERERS_TOPIC", _RENDERERS_TOPIC)
+            self._given_renderers = cast("RendererRegistry", named)
         return self._given_renderers
 
     def _opened(self, session_id: str) -> tuple[SessionKey, SessionState]:

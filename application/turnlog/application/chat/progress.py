@@ -10,6 +10,7 @@ from turnlog.application.chat.usage import Usage
 from turnlog.application.turns import CallReference
 from turnlog.domain.compaction import CompactionResult
 from turnlog.domain.filters import EventFilter
+from turnlog.domain.guards import require_number
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.messages import Message
 
@@ -34,6 +35,10 @@ class Opening:
     result: Message | None = None
     runs: bool = False
     resumes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wait is not None:
+            require_number("`wait` (seconds)", self.wait)
 
 
 @dataclass(eq=False)

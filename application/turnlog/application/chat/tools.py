@@ -298,7 +298,16 @@ def _bind_described(tool: DescribedTool, arguments: str, _: ToolContext) -> Call
 def _reasons(error: ValidationError) -> str:
     """Where and why, for the model that wrote them."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:5]
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in found)
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else _why_no_object(one["msg"])
+        for one in found
+    )
+
+
+def _why_no_object(said: str) -> str:
+    """What a parser says of arguments as a whole, in words that fit them."""
+    _, is_no_json, why = said.partition("Invalid JSON: ")
+    return f"they are no JSON ({why})" if is_no_json else "they are no JSON object"
 
 
 def _first_line(error: PydanticUserError) -> str:

@@ -47,8 +47,9 @@ class ProjectionStoppedError(TurnlogError):
     """A runner gave up: the handler of an event failed, and would again. `__cause__` is what it raised."""
 
     def __init__(self, name: str, position: int | None) -> None:
+        where = "in front of the first position" if position is None else f"behind position {position}"
         super().__init__(
-            f"The projection {name!r} stopped behind position {position}: the next event could not be "
+            f"The projection {name!r} stopped {where}: the next event could not be "
             "processed. Nothing of it was recorded: correct the cause, and start the runner again."
         )
         self.name = name

@@ -162,9 +162,9 @@ class MemoryFollowerStore(FollowerStore[Any], POPOTrackingRecorder):
 class SessionFeed:
     """What happens to the sessions of a service, as an iterator that waits for more.
 
-    It begins behind the position `after`, or at the beginning of the log. Whoever reads it remembers the
-    position of what was processed; what is remembered in another place than the result may be seen again
-    after a crash, by the same position. When the database fails it goes on where it was as soon as it can.
+    It begins behind the position `after`, or at the beginning of the log; a position that the log does not
+    have yet is waited for. Whoever reads it remembers the position of what was processed; what is remembered
+    in another place than the result may be seen again after a crash, by the same position. When the database fails it goes on where it was as soon as it can.
     Raises `NoSubscriptionsError` on a store that cannot be followed.
 
         with SessionFeed(sessions, after=position) as feed:
@@ -173,9 +173,10 @@ class SessionFeed:
 
     def __init__(self, service: AnySessionService, *, after: int | None = None) -> None:
         service = sync_service(service)
-        if after is not None and (isinstance(after, bool) or not isinstance(after, int)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
             raise InvalidSettingError(
-                f"`after` is the position of what was processed last, a whole number, not {shown(after)}."
+                "`after` is the position of what was processed last, a whole number of at least 0, not "
+                f"{shown(after)}."
             )
         if service.principal is not None:
             raise InvalidSettingError(

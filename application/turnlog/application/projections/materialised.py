@@ -17,6 +17,7 @@ from turnlog.application.projections.view_store import VIEW_MODEL, ViewStore
 from turnlog.application.projections.waiting import poll
 from turnlog.application.storage import storage_errors
 from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.guards import require_number
 from turnlog.domain.log import SessionEvent
 from turnlog.domain.view import View
 
@@ -37,6 +38,7 @@ class MaterialisedViews(ServiceCore):
 
         Raises `SessionNotFoundError`, also while nothing of the session was applied.
         """
+        require_number("`timeout` (seconds)", timeout)
         if at_least is not None:
             self.wait(session_id, at_least, timeout=timeout)
         key = self._key(session_id)

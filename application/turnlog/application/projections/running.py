@@ -28,7 +28,9 @@ from turnlog.application.projections.errors import (
 )
 from turnlog.application.projections.nudging import nudge
 from turnlog.application.projections.waiting import poll
+from turnlog.application.settings import refused_setting, refused_store
 from turnlog.domain.errors import InvalidSettingError, StorageError
+from turnlog.domain.guards import require_number
 
 TStore = TypeVar("TStore", bound=TrackingRecorder)
 
@@ -51,7 +53,8 @@ class _Binds(Protocol):
 class SessionProjectionRunner(ProjectionRunner[Application[Any], TStore], Generic[TStore]):
     """The framework's runner, which applies what is missing at its start in pages, and loses no wake-up.
 
-    Raises `NoSubscriptionsError` for an application whose log cannot be followed.
+    Raises `NoSubscriptionsError` for an application whose log cannot be followed, `InvalidSettingError` for a
+    store or a setting that does not fit the persistence module.
     """
 
     def __init__(
@@ -71,6 +74,13 @@ class SessionProjectionRunner(ProjectionRunner[Application[Any], TStore], Generi
             )
         except NotImplementedError:
             raise NoSubscriptionsError(application_class.name) from None
+        except Exception as error:
+            named = self._construct_env(application_class.name, env)
+            wrong_store = refused_store(named, view_class) if isinstance(error, AssertionError) else None
+            refused = wrong_store or refused_setting(named, error)
+            if refused is None:
+                raise
+            raise refused from error
 
     @staticmethod
     def _process_events_loop(
@@ -162,6 +172,8 @@ class SupervisedRunner(Generic[TStore]):
 
     def run_forever(self, timeout: float | None = None) -> None:
         """Block until it is stopped or gives up; `ProjectionStoppedError`."""
+        if timeout is not None:
+            require_number("`timeout` (seconds)", timeout)
         self._has_ended.wait(timeout)
         self._raise_error()
 

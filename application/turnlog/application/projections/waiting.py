@@ -9,6 +9,8 @@ from typing import Final
 
 from eventsourcing.persistence import TrackingRecorder, WaitInterruptedError
 
+from turnlog.domain.guards import require_number
+
 _FIRST: Final = 0.001
 _LONGEST: Final = 0.05
 
@@ -18,6 +20,7 @@ def poll(is_there: Callable[[], bool], timeout: float, interrupt: Event | None =
 
     Raises the framework's `WaitInterruptedError`.
     """
+    require_number("`timeout` (seconds)", timeout)
     deadline = time.monotonic() + timeout
     interval = _FIRST
     while not is_there():

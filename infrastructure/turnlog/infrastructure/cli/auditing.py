@@ -25,9 +25,9 @@ from turnlog.application.audit import (
     TimelineEntry,
     ToldBody,
 )
-from turnlog.domain.errors import SessionNotFoundError
+from turnlog.domain.errors import MissingExtraError, SessionNotFoundError
 from turnlog.infrastructure.cli import database
-from turnlog.infrastructure.cli.failures import CommandUsageError, MissingExtraError, NothingRecordedError
+from turnlog.infrastructure.cli.failures import CommandUsageError, NothingRecordedError
 from turnlog.infrastructure.cli.moments import time_of
 from turnlog.infrastructure.cli.output import (
     console,

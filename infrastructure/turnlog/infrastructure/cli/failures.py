@@ -75,14 +75,6 @@ class NothingRecordedError(TurnlogError):
     """The session holds nothing of the kind that was asked for."""
 
 
-class MissingExtraError(TurnlogError):
-    """The command needs a package that is not installed."""
-
-    def __init__(self, extra: str) -> None:
-        super().__init__(f"This needs the extra `{extra}`: pip install 'turnlog[{extra}]'")
-        self.extra = extra
-
-
 class NotYetBegunError(TurnlogError):
     """The session had not begun at the time that was asked for."""
 
@@ -124,7 +116,7 @@ class UnreachableDatabaseError(StorageError):
     """The server of the database cannot be reached, or does not let this user in."""
 
     def __init__(self, place: Place, reason: str) -> None:
-        super().__init__(f"The database {str(place)!r} cannot be reached: {reason}.")
+        super().__init__(f"The database {str(place)!r} cannot be reached: {reason}")
         self.place = place
 
 
@@ -142,7 +134,6 @@ _STATUSES: tuple[tuple[type[Exception], Status], ...] = (
     (UnknownCallError, Status.NOT_FOUND),
     (NothingRecordedError, Status.NOT_FOUND),
     (NoSummaryError, Status.NOT_FOUND),
-    (MissingExtraError, Status.USAGE),
     (NotSummarizedError, Status.FOUND_OR_NOTHING_TO_DO),
     (MissingKeyError, Status.USAGE),
     (ModelError, Status.UNREACHABLE),

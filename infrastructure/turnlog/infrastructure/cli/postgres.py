@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from turnlog.application import SessionService
 from turnlog.application.sessions import Sessions
+from turnlog.domain.errors import MissingExtraError
 from turnlog.infrastructure.cli.failures import (
     CommandUsageError,
     DatabaseNotFoundError,
@@ -79,9 +80,7 @@ def _parameters(url: PostgresUrl) -> Mapping[str, str]:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise CommandUsageError(
-            "PostgreSQL needs a driver: install it with `pip install 'turnlog[postgres]'`."
-        ) from None
+        raise MissingExtraError("postgres", "PostgreSQL") from None
     try:
         found = conninfo_to_dict(url.uri)
     except psycopg.Error:

@@ -91,7 +91,7 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
     def _refusal(self, error: Exception) -> str:
         if self._failure is not None:
             return (
-                f"No connection to PostgreSQL was to be had ({error}): {one_line(self._failure)}. Nothing "
+                f"No connection to PostgreSQL was to be had ({error}): {one_line(self._failure)} Nothing "
                 "was written. Check host, port, user and password, and that the server runs; "
                 "POSTGRES_CONNECT_TIMEOUT (seconds) says how long is tried."
             )
@@ -103,9 +103,9 @@ class BoundedConnectionPool(ConnectionPool[Connection[Any]]):
 
 
 def one_line(error: Exception) -> str:
-    """What the driver says, its lines as sentences on one line."""
-    lines = (line.strip().rstrip(".") for line in str(error).splitlines())
-    return ". ".join(line for line in lines if line)
+    """What the driver says, its lines as sentences on one line, the last one ended as well."""
+    lines = (" ".join(line.split()) for line in str(error).splitlines())
+    return " ".join(line if line.endswith((".", "?", "!", ":")) else f"{line}." for line in lines if line)
 
 
 def bound(datastore: PostgresDatastore) -> None:
