@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from tests.support.chats import service
@@ -23,14 +24,19 @@ from turnlog.application import (
     CrossSessionSearch,
     SessionAudit,
     SessionChat,
+    Sessions,
     SessionService,
     event_context,
 )
 from turnlog.application.audit import InvalidPromptError
 from turnlog.application.chat import ChatReply, FinishReason, RenderedRequest, Tool
 from turnlog.application.projections import (
+    MaterialisedViews,
+    MemoryFollowerStore,
+    MemoryViewStore,
     SessionFeed,
     SessionFollower,
+    SupervisedRunner,
 )
 from turnlog.domain import (
     CompactionWindow,
@@ -43,12 +49,16 @@ from turnlog.domain import (
     InvalidEventError,
     InvalidFilterError,
     InvalidIdError,
+    InvalidMessageError,
     InvalidPartError,
     InvalidSettingError,
     Message,
     MessageFilter,
     RecursiveSummarizationCompactionStrategy,
+    Role,
+    Session,
     StorageError,
+    TextPart,
     TokenCountTrigger,
     ToolCallPart,
     TurnlogError,
@@ -321,6 +331,83 @@ MISTAKES: dict[str, tuple[Make, object, type[TurnlogError], str]] = {
         InvalidSettingError,
         "name of the model",
     ),
+    "a negative position": (lambda s, x: SessionFeed(s, after=x), -3, InvalidSettingError, "at least 0"),
+    "a class to be saved as well": (
+        lambda s, x: s.append_message(SID, Message.user("hi"), also=[x]),
+        Session,
+        InvalidSettingError,
+        r"also=\[order\]",
+    ),
+    "a class in place of a function": (
+        lambda s, x: s.append_message(SID, Message.user("hi"), also=x),
+        Session,
+        InvalidSettingError,
+        r"also=\[order\]",
+    ),
+    "a class to be saved with a new session": (
+        lambda s, x: s.create("t", also=x),
+        Session,
+        InvalidSettingError,
+        r"also=\[order\]",
+    ),
+    "a UUID as a session id": (lambda s, x: s.find(x), UUID(int=5), InvalidIdError, r"str\(…\)"),
+    "a number as a session id": (lambda s, x: s.find(x), 5, InvalidIdError, r"str\(…\)"),
+    "details of a session as its id": (
+        lambda s, _: s.view(cast("Any", s.find(SID))),
+        None,
+        InvalidIdError,
+        r"text: give its `\.id`",
+    ),
+    "a number as what a user said": (
+        lambda _, x: Message.user(x),
+        5,
+        InvalidMessageError,
+        "a text or of a list of parts.* not of a value of type int",
+    ),
+    "one part in place of a list": (
+        lambda _, x: Message.user(x),
+        TextPart(content="hi"),
+        InvalidMessageError,
+        "list of parts.* type TextPart",
+    ),
+    "a part in its plain form in place of a list": (
+        lambda _, x: Message.user(x),
+        {"type": "text", "content": "hi"},
+        InvalidMessageError,
+        "list of parts.* type dict",
+    ),
+    "bytes as what a user said": (lambda _, x: Message.user(x), b"hi", InvalidMessageError, "type bytes"),
+    "a number as parts": (
+        lambda _, x: Message(role=Role.USER, parts=x),
+        5,
+        InvalidMessageError,
+        "parts: it must be a list of parts",
+    ),
+    "a part without its text": (
+        lambda _, x: Message.user([x]),
+        {"type": "text"},
+        InvalidPartError,
+        "content: it is missing",
+    ),
+    "a number as a text": (lambda _, x: TextPart(content=x), 5, InvalidPartError, "content: it must be text"),
+    "a number as metadata of a message": (
+        lambda _, x: Message.user("hi", metadata=x),
+        5,
+        InvalidMessageError,
+        "metadata: it must be a mapping",
+    ),
+    "a span as a time limit": (
+        lambda s, x: chat(s, tool_time_limit=x),
+        timedelta(seconds=3),
+        InvalidSettingError,
+        r"`tool_time_limit` \(seconds",
+    ),
+    "a span as the time limit of a tool": (
+        lambda _, x: Tool.of(len, time_limit=x),
+        timedelta(seconds=3),
+        InvalidSettingError,
+        "time_limit",
+    ),
     "a text as a position": (lambda s, x: SessionFeed(s, after=x), "x", InvalidSettingError, "position"),
     "parsed arguments": (
         lambda _, x: ToolCallPart(id="c", name="f", arguments=x),
@@ -346,6 +433,48 @@ def test_a_mistake_is_refused_where_it_is_written(name: str) -> None:
         sessions.create(SID)
         with pytest.raises(error, match=says):
             make(sessions, given)
+
+
+WAITING: dict[str, Callable[[Any, Any], object]] = {
+    "send": lambda chat, wait: chat.send(SID, "hi", wait=wait),
+    "stream": lambda chat, wait: chat.stream(SID, "hi", wait=wait),
+    "resume": lambda chat, wait: chat.resume(SID, wait=wait),
+    "answer": lambda chat, wait: chat.answer(SID, "e", "c", "yes", wait=wait),
+    "deny": lambda chat, wait: chat.deny(SID, "e", "c", wait=wait),
+    "approve": lambda chat, wait: chat.approve(SID, "e", "c", wait=wait),
+    "abandon": lambda chat, wait: chat.abandon(SID, "e", "c", wait=wait),
+}
+
+
+@pytest.mark.parametrize("wait", [timedelta(seconds=3), "3", -1, True], ids=str)
+@pytest.mark.parametrize("name", WAITING)
+def test_a_wait_is_checked_although_no_other_turn_runs(name: str, wait: object) -> None:
+    async def asked(sessions: SessionService) -> None:
+        found = WAITING[name](AsyncSessionChat(sessions, AsyncScriptedModel([])), wait)
+        await cast("Any", found)
+
+    with SessionService() as sessions:
+        sessions.create(SID)
+        with pytest.raises(InvalidSettingError, match=r"`wait` \(seconds\)"):
+            WAITING[name](chat(sessions), wait)
+        with pytest.raises(InvalidSettingError, match=r"`wait` \(seconds\)"):
+            asyncio.run(asked(sessions))
+
+
+@pytest.mark.parametrize("timeout", [timedelta(seconds=3), "3"], ids=str)
+def test_a_timeout_is_checked_although_nothing_is_waited_for(timeout: Any) -> None:
+    class Follower(SessionFollower[Any]):
+        name = "f"
+
+    with SessionService() as sessions, pytest.raises(InvalidSettingError, match=r"`timeout` \(seconds\)"):
+        MaterialisedViews(sessions, MemoryViewStore()).view(SID, timeout=timeout)
+    with SupervisedRunner(
+        application_class=Sessions, projection_class=Follower, view_class=MemoryFollowerStore
+    ) as runner:
+        with pytest.raises(InvalidSettingError, match=r"`timeout` \(seconds\)"):
+            runner.wait(None, timeout)
+        with pytest.raises(InvalidSettingError, match=r"`timeout` \(seconds\)"):
+            runner.run_forever(timeout)
 
 
 @pytest.mark.parametrize(

@@ -222,11 +222,11 @@ def test_not_even_an_exit_of_a_tool_ends_the_turn(sessions: SessionService, erro
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ('{"city":', "Invalid JSON"),
-        ("[]", "should be an object"),
+        ('{"city":', "malformed: they are no JSON (EOF while parsing"),
+        ("[]", "malformed: they are no JSON object."),
         ('{"town": "Lund"}', "city: Field required"),
         ('{"city": 7}', "valid string"),
-        ('{"city": "\ud800"}', "unicode"),
+        ('{"city": "\ud800"}', "they are no valid text"),
     ],
 )
 def test_malformed_arguments_are_told_with_the_reason(

@@ -25,6 +25,8 @@ from turnlog.domain.errors import (
     WriteUncertainError,
 )
 from turnlog.domain.messages import Message
+from turnlog.infrastructure.cli.app import run
+from turnlog.infrastructure.cli.settings import Status
 from turnlog.infrastructure.postgres import PostgresReadModels
 from turnlog.infrastructure.postgres.pool import one_line
 
@@ -237,15 +239,28 @@ def test_a_server_that_cannot_be_reached_is_an_error_with_what_the_driver_said(
     env: Mapping[str, str],
 ) -> None:
     nobody = {"POSTGRES_HOST": "127.0.0.1", "POSTGRES_PORT": "1", "POSTGRES_CONNECT_TIMEOUT": "1"}
-    with pytest.raises(StorageUnavailableError, match="Connection refused") as caught:
+    with pytest.raises(StorageUnavailableError, match=r"refused\. Is .*connections\? Nothing") as caught:
         service_on(env, **nobody)
     assert "\n" not in str(caught.value)
     assert "in use" not in str(caught.value)
 
 
-def test_what_a_driver_says_on_several_lines_is_said_on_one() -> None:
-    error = psycopg.OperationalError("connection failed: FATAL:  no such user.\n\tIs it spelled right?\n")
-    assert one_line(error) == "connection failed: FATAL:  no such user. Is it spelled right?"
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("FATAL:  no such user.\n\tIs it spelled right?\n", "FATAL: no such user. Is it spelled right?"),
+        ("refused\n\tIs the server running?", "refused. Is the server running?"),
+        ("refused.\nAll failures were:\n- host: a", "refused. All failures were: - host: a."),
+        ("", ""),
+    ],
+)
+def test_what_a_driver_says_on_several_lines_is_said_in_sentences_on_one(said: str, told: str) -> None:
+    assert one_line(psycopg.OperationalError(said)) == told
+
+
+def test_the_command_line_says_it_in_sentences_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--db", "postgresql://x@127.0.0.1:1/x", "sessions"]) == Status.UNREACHABLE
+    assert capsys.readouterr().err.endswith("connections?\n")
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

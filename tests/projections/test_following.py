@@ -261,6 +261,13 @@ def test_a_feed_begins_behind_a_position(lived: SessionService) -> None:
     assert first.event.session_id == "a"
 
 
+def test_a_feed_waits_for_a_position_that_the_log_does_not_have_yet(lived: SessionService) -> None:
+    with SessionFeed(lived, after=10) as feed:
+        lived.create("passed over")
+        lived.create("told")
+        assert next(iter(feed)).session_id == "told"
+
+
 def test_entries_have_the_context_that_was_given(lived: SessionService) -> None:
     at = newest(lived)
     with event_context(actor="ada"):

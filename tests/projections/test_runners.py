@@ -204,6 +204,7 @@ def test_a_handler_that_fails_stops_it_and_is_not_passed_over(
         runner.run_forever(timeout=60)
     runner.stop()
     assert isinstance(raised.value.__cause__, KeyError)
+    assert "stopped in front of the first position" in str(raised.value)
     assert tracked(database) is None
 
 

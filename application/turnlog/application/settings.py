@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventsourcing.persistence import InfrastructureFactory, InfrastructureFactoryError
-from eventsourcing.utils import Environment, TopicError, resolve_topic
+from eventsourcing.utils import TopicError, resolve_topic
 
 from turnlog.domain.errors import InvalidSettingError, MissingExtraError
 
@@ -41,10 +41,12 @@ _STORES: Final = {
         "SqliteFollowerStore and SqliteViewStore of turnlog.infrastructure.sqlite",
     ),
 }
-"""By persistence module, what the framework asserts of a class that is named; and which of ours are that."""
+"""By persistence module, what the framework asserts of a class that is named; and which of ours are that.
+
+The environment of an application answers for the names of variables that begin with its name, too."""
 
 
-def setting(env: Environment, name: str, default: str) -> Any:
+def setting(env: Mapping[str, str], name: str, default: str) -> Any:
     """What the variable names, else what the default does. Raises `InvalidSettingError`."""
     try:
         return resolve_topic(env.get(name) or default)
@@ -55,7 +57,7 @@ def setting(env: Environment, name: str, default: str) -> Any:
         raise refused from error
 
 
-def refused_setting(env: Environment, error: BaseException) -> InvalidSettingError | None:
+def refused_setting(env: Mapping[str, str], error: BaseException) -> InvalidSettingError | None:
     """The error of ours for what the framework raised because of a setting; None for anything else."""
     if isinstance(error, (TopicError, InfrastructureFactoryError)):
         return _unresolved(env, error)
@@ -64,7 +66,7 @@ def refused_setting(env: Environment, error: BaseException) -> InvalidSettingErr
     return None
 
 
-def refused_store(env: Environment, store_class: type) -> InvalidSettingError | None:
+def refused_store(env: Mapping[str, str], store_class: type) -> InvalidSettingError | None:
     """The error for a class of stores that is for another persistence module; None where it fits."""
     module = _module(env)
     if module not in _STORES:
@@ -107,7 +109,7 @@ def _extra(reason: BaseException) -> str | None:
     return "postgres" if "pq wrapper" in str(reason) else _EXTRAS.get(reason.name or "")
 
 
-def _unfit(env: Environment) -> InvalidSettingError | None:
+def _unfit(env: Mapping[str, str]) -> InvalidSettingError | None:
     """What is no class of the kind that the framework asserts."""
     module = _module(env)
     wanted = {"APPLICATION_RECORDER_TOPIC": _RECORDERS.get(module), "MAPPER_TOPIC": _MAPPER}
@@ -124,7 +126,7 @@ def _unfit(env: Environment) -> InvalidSettingError | None:
     return None
 
 
-def _module(env: Environment) -> str:
+def _module(env: Mapping[str, str]) -> str:
     return env.get(InfrastructureFactory.PERSISTENCE_MODULE) or "eventsourcing.popo"
 
 

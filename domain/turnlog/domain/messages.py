@@ -319,12 +319,17 @@ def _parts(content: Content) -> Any:
         return ()
     if isinstance(content, str):
         return (TextPart(content=content),)
-    if not isinstance(content, Iterable) or isinstance(content, (*_MAPPING, bytes, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance] # callers may be untyped
-        raise InvalidMessageError(
-            "A message is made of a text or of a list of parts, as in [TextPart(content=…)], not of a value "
-            f"of type {type(content).__name__}."
-        )
-    return tuple(content)
+    if _is_list(content):
+        return tuple(content)
+    raise InvalidMessageError(
+        "A message is made of a text or of a list of parts, as in [TextPart(content=…)], not of a value of "
+        f"type {type(content).__name__}."
+    )
+
+
+def _is_list(content: object) -> bool:
+    """Whether it can be iterated over, and is not one thing that only happens to allow that."""
+    return isinstance(content, Iterable) and not isinstance(content, (*_MAPPING, bytes, BaseModel))
 
 
 def _plain(model: Part | Message) -> dict[str, JsonValue]:

@@ -299,15 +299,18 @@ def _reasons(error: ValidationError) -> str:
     """Where and why, for the model that wrote them."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:5]
     return "; ".join(
-        f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else _why_no_object(one["msg"])
+        f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
+        if one["loc"]
+        else _as_a_whole(one["type"], one["msg"])
         for one in found
     )
 
 
-def _why_no_object(said: str) -> str:
-    """What a parser says of arguments as a whole, in words that fit them."""
-    _, is_no_json, why = said.partition("Invalid JSON: ")
-    return f"they are no JSON ({why})" if is_no_json else "they are no JSON object"
+def _as_a_whole(kind: str, said: str) -> str:
+    """What a parser says of the arguments as a whole, in words that fit them."""
+    if kind == "json_invalid":
+        return f"they are no JSON ({said.removeprefix('Invalid JSON: ')})"
+    return "they are no JSON object" if kind == "model_type" else "they are no valid text"
 
 
 def _first_line(error: PydanticUserError) -> str:

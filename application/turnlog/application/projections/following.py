@@ -164,7 +164,8 @@ class SessionFeed:
 
     It begins behind the position `after`, or at the beginning of the log; a position that the log does not
     have yet is waited for. Whoever reads it remembers the position of what was processed; what is remembered
-    in another place than the result may be seen again after a crash, by the same position. When the database fails it goes on where it was as soon as it can.
+    in another place than the result may be seen again after a crash, by the same position. When the database
+    fails it goes on where it was as soon as it can.
     Raises `NoSubscriptionsError` on a store that cannot be followed.
 
         with SessionFeed(sessions, after=position) as feed:
