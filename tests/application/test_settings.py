@@ -79,21 +79,19 @@ def test_a_setting_that_names_nothing_is_told_with_its_variable(
     assert why in said
 
 
-@pytest.mark.parametrize(
-    ("variable", "used"),
-    [
-        ("TOKEN_ESTIMATOR_TOPIC", lambda sessions: sessions.count_tokens(Message.user("hi"))),
-        ("RENDERERS_TOPIC", lambda sessions: SessionAudit(sessions)._renderers),  # pyright: ignore[reportPrivateUsage] # what every replay of a prompt asks
-    ],
-)
-def test_what_is_named_and_used_later_is_told_with_its_variable_too(
-    variable: str, used: Callable[[SessionService], object]
-) -> None:
+USES: dict[str, Callable[[SessionService], object]] = {
+    "TOKEN_ESTIMATOR_TOPIC": lambda sessions: sessions.count_tokens(Message.user("hi")),
+    "RENDERERS_TOPIC": lambda sessions: SessionAudit(sessions)._renderers,  # pyright: ignore[reportPrivateUsage] # what every replay of a prompt asks
+}
+
+
+@pytest.mark.parametrize("variable", USES)
+def test_what_is_named_and_used_later_is_told_with_its_variable_too(variable: str) -> None:
     with (
         SessionService(env={variable: "acme.parts:Part"}) as sessions,
         pytest.raises(InvalidSettingError, match=f"{variable}='acme.parts:Part'"),
     ):
-        used(sessions)
+        USES[variable](sessions)
 
 
 @pytest.mark.parametrize(
