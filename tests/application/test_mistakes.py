@@ -207,6 +207,9 @@ MISTAKES: dict[str, tuple[Make, object, type[TurnlogError], str]] = {
     ),
     "a text as what costs": (lambda s, x: s.count_tokens(x), "hi", InvalidSettingError, "message"),
     "numbers as ids": (lambda s, x: s.events_by_id(SID, x), [5], InvalidIdError, "text"),
+    "a number as whose turn": (lambda s, x: s.rest_of_turn(SID, x), 5, InvalidIdError, "text"),
+    "a text as a call": (lambda s, x: s.awaits(SID, x), "c1", InvalidSettingError, "CallReference"),
+    "no mark of a turn": (lambda s, x: s.record_turn(SID, [], x), None, InvalidSettingError, "TurnMark"),
     "a number as ids": (lambda s, x: s.events_by_id(SID, x), 5, InvalidSettingError, "list of ids"),
     "a number as heads": (
         lambda s, x: SessionAudit(s).verify(heads=x),

@@ -99,6 +99,11 @@ class Turns(ServiceCore):
         `CallNotAwaitedError`. With an `expected_version` that is not the session's, `VersionConflictError`.
         """
         key = self._key(session_id)
+        require_kind("`mark`", mark, TurnMark, "a TurnMark")
+        require_kind("`step`", step, TurnStep, "a TurnStep")
+        for call in (answers, abandons):
+            if call is not None:
+                require_kind("A call", call, CallReference, "a CallReference, as `awaited_calls` gives it")
         batch = Batch(key, NewEvent.each_of(events), None, merged_context(context))
         asked_at = self._version_of_call(key, answers or abandons)
         tries = itertools.count()
@@ -149,6 +154,7 @@ class Turns(ServiceCore):
     def awaits(self, session_id: str, call: CallReference) -> bool:
         """Whether the call awaits its result. Raises `UnknownEventError`."""
         key = self._key(session_id)
+        require_kind("`call`", call, CallReference, "a CallReference, as `awaited_calls` gives it")
         return _awaits(self._writer.current(key), self._version_of_call(key, call), call.call_id)
 
     def awaited_calls(self, session_id: str, *, at_version: int | None = None) -> tuple[CallReference, ...]:
@@ -193,6 +199,7 @@ class Turns(ServiceCore):
         Raises `UnknownEventError`.
         """
         key = self._key(session_id)
+        check_id("Event id", event_id)
         state = self._writer.current(key)
         version = self._locate(key, event_id)
         first = None if version is None else self._streams.entry_at(key.aggregate_id, session_id, version)
