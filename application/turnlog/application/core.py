@@ -34,6 +34,7 @@ from turnlog.domain.entries import entry_of
 from turnlog.domain.errors import (
     DuplicateEventError,
     InvalidSettingError,
+    MissingEventError,
     NaiveTimeError,
     SessionNotFoundError,
     StorageError,
@@ -323,7 +324,7 @@ class ServiceCore:
         try:
             event = self._streams.event_at(key.aggregate_id, version)
             if event is None:
-                raise UnreadableEventError("it is gone", key.aggregate_id.hex, version)
+                raise MissingEventError("it is gone", key.aggregate_id.hex, version)
             if not isinstance(event, (SessionOpened, MetadataUpdated)):
                 raise UnreadableEventError("it is another event", key.aggregate_id.hex, version)
             return metadata_in(event)

@@ -23,7 +23,7 @@ from turnlog.application.stored_events import (
     unreadable,
     usual_message,
 )
-from turnlog.domain.errors import SessionNotFoundError, TurnlogError, UnreadableEventError
+from turnlog.domain.errors import MissingEventError, SessionNotFoundError, TurnlogError, UnreadableEventError
 from turnlog.domain.events import (
     STREAM_EVENTS,
     EventErased,
@@ -226,6 +226,20 @@ class SessionStreams:
                 page = [self._event(row) for row in rows]
             yield from page
 
+    def lost(self, aggregate_id: UUID, after: int, upto: int) -> Iterator[tuple[int, int]]:
+        """The versions behind `after` up to this one that the log does not have: first and last of each run.
+
+        Rows are read once, and none is decoded.
+        """
+        expected = after + 1
+        for rows in self._pages(aggregate_id, after, upto, False):
+            for row in rows:
+                if row.originator_version > expected:
+                    yield expected, row.originator_version - 1
+                expected = row.originator_version + 1
+        if expected <= upto:
+            yield expected, upto
+
     def entries(
         self,
         aggregate_id: UUID,
@@ -266,7 +280,7 @@ class SessionStreams:
         if missing:
             read = self._read_versions(aggregate_id, session_id, missing)
             if gone := [version for version in missing if version not in read]:
-                raise UnreadableEventError("it is gone", aggregate_id.hex, gone[0], session_id)
+                raise MissingEventError("it is gone", aggregate_id.hex, gone[0], session_id)
             known = {**known, **read}
             self._known.put(key, {version: known[version] for version in versions if version in known})
         found = (known[version] for version in versions)

@@ -336,19 +336,41 @@ class UnreadableEventError(StorageError):
     ) -> None:
         whose = f"aggregate {aggregate_id}" if session_id is None else f"session {shown(session_id)}"
         named = "A stored event" if version is None else f"The event at version {version} of {whose}"
-        super().__init__(
-            f"{named} cannot be read ({reason}). A newer version of turnlog may have written it, it may be "
-            "encrypted under another key, or it is damaged. Nothing was written: use that version, or see "
-            "what `turnlog audit verify` says."
-        )
+        super().__init__(f"{named} {self._said(reason)}")
         self.reason = reason
         self.aggregate_id = aggregate_id
         self.version = version
         self.session_id = session_id
 
+    def _said(self, reason: str) -> str:
+        return (
+            f"cannot be read ({reason}). A newer version of turnlog may have written it, it may be "
+            "encrypted under another key, or it is damaged. Nothing was written: use that version, or see "
+            "what `turnlog audit verify` says."
+        )
+
     def of(self, session_id: str) -> UnreadableEventError:
         """The same error with the id of the session."""
-        return UnreadableEventError(self.reason, self.aggregate_id, self.version, session_id)
+        return type(self)(self.reason, self.aggregate_id, self.version, session_id)
+
+
+class MissingEventError(UnreadableEventError):
+    """The log does not have an event any more that it once had: its row was deleted, or lost with a file."""
+
+    def __init__(
+        self,
+        reason: str = "it is gone",
+        aggregate_id: str | None = None,
+        version: int | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        super().__init__(reason, aggregate_id, version, session_id)
+
+    def _said(self, reason: str) -> str:  # noqa: ARG002 - there is one reason
+        return (
+            "is gone: the log does not have it any more. Nothing was written: `turnlog check` names all that "
+            "is gone; put it back from a backup."
+        )
 
 
 class UnsuitableMapperError(TurnlogError):
