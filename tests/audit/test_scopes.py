@@ -24,6 +24,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "diff": lambda a: a.diff(SID, 1, 2),
     "explain": lambda a: a.explain(SID, "u0"),
     "lineage": lambda a: a.lineage(SID, "u0"),
+    "lost": lambda a: a.lost(SID),
     "passes": lambda a: a.passes(SID),
     "record_prompt": lambda a: a.record_prompt(SID, body={"model": "m"}),
     "record_reply": lambda a: a.record_reply(SID, "call"),

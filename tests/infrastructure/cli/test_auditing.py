@@ -114,6 +114,17 @@ def test_lineage_shows_the_originals_of_the_newest_summary(turnlog: Turnlog) -> 
     ]
 
 
+def test_lineage_finds_the_newest_summary_though_a_later_compaction_kept_it(
+    turnlog: Turnlog, open_service: OpenService
+) -> None:
+    before = turnlog("audit", "lineage", SID, "--json").json
+    with open_service() as sessions:
+        sessions.append_message(SID, Message.user("And now?"))
+        sessions.append_message(SID, Message.assistant("Still there."))
+    assert turnlog("compact", SID, "--last-turns", 1, "--json").json["summary"] == 0
+    assert turnlog("audit", "lineage", SID, "--json").json["summary"] == before["summary"]
+
+
 def test_timeline_lists_turns_calls_and_boundaries(turnlog: Turnlog) -> None:
     out = turnlog("audit", "timeline", SID).out
     assert "5 turns, 5 recorded calls, 2 compactions" in out

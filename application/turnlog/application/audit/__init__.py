@@ -14,7 +14,7 @@ from turnlog.application.audit.errors import (
     UnknownRendererError,
 )
 from turnlog.application.audit.evidence import ForeignEvidenceError, StoredSession
-from turnlog.application.audit.findings import Finding, FindingKind, Verification
+from turnlog.application.audit.findings import Finding, FindingKind, LostEvents, Verification
 from turnlog.application.audit.heads import Head, Heads, HeadSigner, HeadVerifier
 from turnlog.application.audit.prices import Price, Prices
 from turnlog.application.audit.recording import PromptRecorder, RecordedCall
@@ -68,6 +68,7 @@ __all__ = [
     "InvalidSignatureError",
     "Left",
     "Lineage",
+    "LostEvents",
     "Moment",
     "NoSummaryError",
     "Price",

@@ -44,6 +44,7 @@ class AsyncSessionAudit:
     carried = _in_thread(SessionAudit.carried)
     timeline = _in_thread(SessionAudit.timeline)
     passes = _in_thread(SessionAudit.passes)
+    lost = _in_thread(SessionAudit.lost)
     verify = _in_thread(SessionAudit.verify)
     export_heads = _in_thread(SessionAudit.export_heads)
     stored = _in_thread(SessionAudit.stored)

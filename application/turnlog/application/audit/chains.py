@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
 
-from turnlog.application.audit.findings import FindingKind
+from turnlog.application.audit.findings import NO_EVENT, FindingKind
 from turnlog.application.audit.stored import BrokenRowError, StoredStreams
 from turnlog.application.ports import RecordedHead
 from turnlog.domain.chain import GENESIS
@@ -33,8 +32,6 @@ Report = Callable[[FindingKind, int | None, str], None]
 
 _HOLDERS = (MessageAppended, EventAppended, MetadataUpdated)
 """Events that are never without a content."""
-
-NO_EVENT: Final = "there is no event of this version"
 
 _LEFT = 2
 """Stubs of a session that a purge may leave."""

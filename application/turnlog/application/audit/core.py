@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeAlias, cast
+from uuid import UUID
 
 from turnlog.application.async_service import AnySessionService, sync_service
+from turnlog.application.audit.findings import LostEvents
 from turnlog.application.audit.renderers import RendererRegistry
 from turnlog.application.audit.results import BoundaryRef
 from turnlog.application.core import ServiceCore, require_aware
+from turnlog.application.ports import RecordedHead, SessionRowsRecorder
 from turnlog.application.settings import setting
 from turnlog.application.stored_events import entry_in, unreadable
 from turnlog.application.writing import SessionKey
 from turnlog.domain.errors import (
     InvalidSettingError,
+    MissingEventError,
     SessionNotFoundError,
     UnknownEventError,
     UnknownVersionError,
@@ -47,6 +51,26 @@ class AuditCore(ServiceCore):
         self._service = service
         self._given_renderers = renderers
 
+    def lost(self, session_id: str, *, after: int = -1) -> tuple[LostEvents, ...]:
+        """The events behind `after` that the session's log does not have any more: gaps, and a lost end.
+
+        That the newest ones are gone is known where the store has a row of the session. Every row is counted,
+        and none is read as an event; `verify` says more. Raises `SessionNotFoundError`.
+        """
+        key = self._key(session_id)
+        recorded = self._head(key.aggregate_id)  # first: who appends moves it together with the log
+        newest = self._writer.current(key).version
+        upto = newest if recorded is None else max(newest, recorded.version)
+        found = tuple(LostEvents(*run) for run in self._streams.lost(key.aggregate_id, after, upto))
+        if found:
+            self._writer.current(key)  # it may have been deleted, and purged, meanwhile
+        return found
+
+    def _head(self, aggregate_id: UUID) -> RecordedHead | None:
+        """The newest event as the session's row has it, None without one."""
+        recorder = self._app.recorder
+        return recorder.recorded_head(aggregate_id) if isinstance(recorder, SessionRowsRecorder) else None
+
     @property
     def _renderers(self) -> RendererRegistry:
         if self._given_renderers is None:
@@ -69,12 +93,14 @@ class AuditCore(ServiceCore):
     def _view(self, key: SessionKey, state: SessionState) -> View:
         return self._streams.view(key.aggregate_id, key.session_id, state)
 
-    def _entry(self, key: SessionKey, event_id: str) -> SessionEvent:
-        """The entry of this id; `UnknownEventError`."""
-        check_id("Event id", event_id)
-        version = self._locate(key, event_id)
+    def _entry(self, key: SessionKey, event_id: str | int) -> SessionEvent:
+        """The entry of this id, or at this version; `UnknownEventError`."""
+        if isinstance(event_id, int):
+            version: int | None = event_id
+        else:
+            version = self._locate(key, check_id("Event id", event_id))
         entry = None if version is None else self._streams.entry_at(key.aggregate_id, key.session_id, version)
-        if entry is None or entry.id != event_id:
+        if entry is None or event_id not in (entry.id, entry.version):
             raise UnknownEventError(key.session_id, event_id)
         return entry
 
@@ -110,7 +136,8 @@ class AuditCore(ServiceCore):
         """The boundary at this version. `UnreadableEventError` when there is none that says its view."""
         event = self._streams.event_at(key.aggregate_id, version)
         if event is None or isinstance(event, EventErased):
-            raise SessionNotFoundError(key.session_id)
+            self._writer.current(key)  # raises where the session was deleted meanwhile
+            raise MissingEventError("it is gone", key.aggregate_id.hex, version, key.session_id)
         entry = entry_in(event, key.session_id) if isinstance(event, Compacted) and event.state else None
         if entry is None:
             why = "a boundary that carries the view behind it should be there"

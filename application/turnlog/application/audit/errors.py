@@ -16,10 +16,11 @@ class AuditError(TurnlogError):
 class NoSummaryError(AuditError):
     """The event is no summary of a compaction."""
 
-    def __init__(self, session_id: str, event_id: str) -> None:
+    def __init__(self, session_id: str, event_id: str | int) -> None:
         super().__init__(
-            f"Event {shown(event_id)} of session {shown(session_id)} was written by no compaction. "
-            "Name a message of a summary; `explain` says in which summary a message stands."
+            f"Event {shown(event_id)} of session {shown(session_id)} is no summary, and no compaction "
+            "that wrote one. Name a message of a summary or its compaction; `explain` says in which summary "
+            "a message stands."
         )
         self.session_id = session_id
         self.event_id = event_id

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from turnlog.application.audit.plain import Plainly
 
@@ -59,3 +61,50 @@ class Verification(Plainly):
     def is_whole(self) -> bool:
         """Whether nothing was found."""
         return not self.findings
+
+
+@dataclass(frozen=True)
+class LostEvents(Plainly):
+    """Events of a session that its log does not have any more: from one version to another."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{versions_named(self.first, self.last)} {'is' if self.first == self.last else 'are'} missing"
+
+
+NO_EVENT: Final = "there is no event of this version"
+
+_JOINED: Final = (NO_EVENT, "it cannot be read")
+"""What is said of several events as of one."""
+
+
+def versions_named(first: int, last: int) -> str:
+    """The events from one version to another, in words."""
+    if first == last:
+        return f"event {first}"
+    return f"events {first} {'and' if last == first + 1 else 'to'} {last}"
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[tuple[Finding, str]]:
+    """What is said of findings: of versions that follow on each other it is said once that they are gone."""
+    runs: list[tuple[Finding, Finding]] = []
+    for one in findings:
+        if runs and one.version is not None and one == replace(runs[-1][1], version=one.version):
+            first, last = runs[-1]
+            if last.version == one.version - 1 and one.detail.startswith(_JOINED):
+                runs[-1] = first, one
+                continue
+        runs.append((one, one))
+    for first, last in runs:
+        yield first, _said(first, last.version)
+
+
+def _said(first: Finding, last: int | None) -> str:
+    if first.version is None or last is None:
+        return first.detail
+    if first.detail == NO_EVENT:
+        return str(LostEvents(first.version, last))
+    is_plain = first.detail.startswith("it ")
+    return versions_named(first.version, last) + (first.detail[2:] if is_plain else f": {first.detail}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, Self, cast
 from uuid import UUID
@@ -52,16 +52,21 @@ class Head:
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of sessions at a time, with a signature if there is one."""
+    """The heads of sessions at a time, with a signature if there is one.
+
+    `lost` are those among them whose events the log did not have when they were taken: only the row of the
+    session told of them. It is no part of the export.
+    """
 
     taken_at: datetime
     heads: tuple[Head, ...]
     key: str | None = None
     signature: str | None = None
+    lost: tuple[Head, ...] = field(default=(), compare=False)
 
     def signed(self, signer: HeadSigner) -> Self:
         """The same with the signature of this key."""
-        return type(self)(self.taken_at, self.heads, signer.key, signer.sign(self._text()))
+        return replace(self, key=signer.key, signature=signer.sign(self._text()))
 
     def require_signature(self, verifier: HeadVerifier) -> None:
         """`InvalidSignatureError` unless the key of the verifier signed these heads."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
+from turnlog.application.audit.findings import LostEvents
 from turnlog.application.audit.plain import Plainly
 from turnlog.domain.log import CompactionBoundary, SessionEvent
 from turnlog.domain.messages import Message
@@ -299,7 +300,10 @@ class CallFigures(Plainly):
 
 @dataclass(frozen=True)
 class Timeline(Plainly):
-    """The steps of a session in order, and what they come to. `costs` is a sum per currency."""
+    """The steps of a session in order, and what they come to. `costs` is a sum per currency.
+
+    `lost` are events that the log does not have any more, so they are no step and in no sum.
+    """
 
     session_id: str
     version: int
@@ -310,3 +314,4 @@ class Timeline(Plainly):
     input_tokens: int
     output_tokens: int
     costs: dict[str, str]
+    lost: tuple[LostEvents, ...] = ()

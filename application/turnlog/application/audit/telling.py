@@ -177,7 +177,7 @@ class Telling(Views, Tracing, CallMoments, Recording):
         changes = (*_changes(first.payload or {}, second.payload or {}), *self._unstored(key, first, second))
         return replace(difference, changes=changes)
 
-    def carried(self, session_id: str, event_id: str) -> Carried:
+    def carried(self, session_id: str, event_id: str | int) -> Carried:
         """The summaries that carry a message on, in the order of the log, and the prompts that told it.
 
         A prompt tells it as it is, in one of these summaries, or by value, as a shortened result. Reads the

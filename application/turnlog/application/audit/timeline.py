@@ -40,7 +40,7 @@ class Timing(AuditCore):
         course = _Course(self._token_counts())
         for entry in self._streams.entries(key.aggregate_id, key.session_id, upto=state.version):
             course.step(entry)
-        return course.timeline(session_id, state.version)
+        return replace(course.timeline(session_id, state.version), lost=self.lost(session_id))
 
 
 @dataclass

@@ -28,8 +28,10 @@ _NOTHING: Mapping[str, Any] = {}
 class Tracing(AuditCore):
     """Why a message is or is not in a view, and what a summary stands for."""
 
-    def explain(self, session_id: str, event_id: str, at: Moment | None = None) -> Explanation:
+    def explain(self, session_id: str, event_id: str | int, at: Moment | None = None) -> Explanation:
         """Why this event is or is not in the view at a moment; now by default.
+
+        The event is meant by its id, or by its version as a number.
 
         Raises `UnknownEventError`, `UnknownVersionError`, `SessionNotFoundError`.
         """
@@ -56,22 +58,22 @@ class Tracing(AuditCore):
             return self._explain_held(key, event, state)
         return self._explain_covered(key, event, state)
 
-    def lineage(self, session_id: str, summary_id: str) -> Lineage:
+    def lineage(self, session_id: str, summary_id: str | int) -> Lineage:
         """The messages that a summary stands for, and the earlier summaries through which it does.
 
-        Raises `NoSummaryError` when no compaction wrote the event, `UnknownEventError`,
-        `SessionNotFoundError`.
+        The summary is meant by one of its messages or by the COMPACTION event that wrote it: an id, or a
+        version as a number. Raises `NoSummaryError` for any other event and for a compaction that wrote
+        none, `UnknownEventError`, `SessionNotFoundError`.
         """
         key, _ = self._opened(session_id)
         event = self._entry(key, summary_id)
-        if not event.synthetic:
-            raise NoSummaryError(session_id, summary_id)
-        boundary = self._state(key, event.version).boundary
+        has_summary = event.synthetic or (event.boundary is not None and event.boundary.summary)
+        boundary = self._state(key, event.version).boundary if has_summary else None
         if boundary is None:
             raise NoSummaryError(session_id, summary_id)
         return self._lineage(key, boundary)
 
-    def carried(self, session_id: str, event_id: str) -> Carried:
+    def carried(self, session_id: str, event_id: str | int) -> Carried:
         """The summaries that carry a message on, in the order of the log, and the prompts that told it.
 
         A prompt tells it as it is, in one of these summaries, or by value, as a shortened result. Reads the
@@ -192,9 +194,9 @@ class Tracing(AuditCore):
         sentence = f"It is not in the view: covered by {boundary}"
         stands_in = carried[-1].summary if carried and carried[-1].in_view else ()
         if stands_in:
-            names = ", ".join(ref.id for ref in stands_in)
+            names = " and ".join(str(ref.version) for ref in stands_in)
             steps = f" through {len(carried)} summaries" if len(carried) > 1 else ""
-            sentence += f"; it stands in summary {names}{steps}."
+            sentence += f"; it stands in the summary at version{'s'[: len(stands_in) - 1]} {names}{steps}."
         elif carried:
             sentence += "; its summary left the view later, and no other stands for it."
         else:

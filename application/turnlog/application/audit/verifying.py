@@ -67,16 +67,23 @@ class Verifying(AuditCore):
     def export_heads(self, *, signer: HeadSigner | None = None) -> Heads:
         """The newest chain values of all sessions in reach: kept elsewhere they prove what was there now.
 
-        They name sessions by aggregate id only. `to_json` of them is for a file.
+        They name sessions by aggregate id only. `to_json` of them is for a file. Where the row of a session
+        tells of newer events than the log has, the head is that of the row, and `lost` of the answer has it:
+        a `verify` with these heads goes on finding the loss. Gaps are for `verify` to find.
         """
         if signer is not None:
             require_methods("`signer`", signer, ("sign",), "a key that signs, as Ed25519Signer")
-        heads = [
-            Head(aggregate_id, state.version, state.head)
-            for aggregate_id in sorted(self._ids_in_reach())
-            if (state := self._streams.state(aggregate_id)) is not None
-        ]
-        taken = Heads(self._now(), tuple(heads))
+        heads: list[Head] = []
+        lost: list[Head] = []
+        for aggregate_id in sorted(self._ids_in_reach()):
+            recorded = self._head(aggregate_id)  # first: who appends moves it together with the log
+            state = self._streams.state(aggregate_id)
+            if recorded is not None and (state is None or state.version < recorded.version):
+                heads.append(Head(aggregate_id, recorded.version, recorded.chain))
+                lost.append(heads[-1])
+            elif state is not None:
+                heads.append(Head(aggregate_id, state.version, state.head))
+        taken = Heads(self._now(), tuple(heads), lost=tuple(lost))
         return taken if signer is None else taken.signed(signer)
 
     def _known(self, session_id: str) -> UUID:
@@ -114,10 +121,6 @@ class Verifying(AuditCore):
     def _recorded(self) -> Iterator[UUID]:
         recorder = self._app.recorder
         return recorder.recorded_sessions() if isinstance(recorder, SessionRowsRecorder) else iter(())
-
-    def _head(self, aggregate_id: UUID) -> RecordedHead | None:
-        recorder = self._app.recorder
-        return recorder.recorded_head(aggregate_id) if isinstance(recorder, SessionRowsRecorder) else None
 
     def _check(self, audit: _Audit, aggregate_id: UUID, session_id: str | None) -> None:
         audit.check(aggregate_id, session_id, lambda: self._head(aggregate_id), has_rows=self._has_rows)

@@ -45,16 +45,21 @@ class InvalidKeyError(BundleError):
 
 
 class ForgedBundleError(BundleError):
-    """The bundle is not as it was exported. `session_id` is the session that it says it holds."""
+    """The bundle is not as it was exported. `session_id` is the session that it says it holds.
+
+    Without a `path` it was to be exported, and the log of the session is not as it was recorded.
+    """
 
     def __init__(self, path: Path | None, session_id: str | None, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
         named = "; ".join(self.findings[:_NAMED])
         more = f"; and {len(self.findings) - _NAMED:,} more" if len(self.findings) > _NAMED else ""
-        name = "The bundle" if path is None else f"{path}"
-        super().__init__(
-            f"{name} is not as it was exported: {named}{more}. "
-            "Do not rely on it: get it from its source anew."
-        )
+        if path is None:
+            name, recorded = f"The log of session {shown(session_id)}", "recorded"
+            advice = "Nothing was exported: see what `turnlog check` says, and put it back from a backup."
+        else:
+            name, recorded = f"{path}", "exported"
+            advice = "Do not rely on it: get it from its source anew."
+        super().__init__(f"{name} is not as it was {recorded}: {named}{more}. {advice}")
         self.path = path
         self.session_id = session_id

@@ -13,6 +13,7 @@ from typing import Any, cast
 from turnlog.application import AnySessionService
 from turnlog.application.audit import Head, Heads, HeadSigner, RendererRegistry, SessionAudit
 from turnlog.application.audit.evidence import StoredSession
+from turnlog.application.audit.findings import joined
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.events import EventAppended
 from turnlog.domain.json_text import from_json_text
@@ -74,13 +75,17 @@ def export_bundle(
     in `SessionAudit`. The bundle is checked before it is written.
 
     Raises `SessionNotFoundError`, `FileTakenError` for a file that is there, unless `replace`, `OSError`, and
-    `ForgedBundleError` when the log is not as it was recorded.
+    `ForgedBundleError` when the log is not as it was recorded: whatever `SessionAudit.verify` finds, events
+    that are gone among it.
     """
     path = Path(path)
     if path.is_file() and not replace:
         raise FileTakenError(path)
     audit = SessionAudit(service, renderers=renderers)
     session = audit.stored(session_id)
+    wrong = [said for _, said in joined(audit.verify(session_id).findings)]
+    if wrong:
+        raise ForgedBundleError(None, session_id, wrong)
     newest = session.events[-1]
     if signer is not None:
         head = Head(session.aggregate_id, newest.originator_version, newest.chain)

@@ -20,7 +20,6 @@ from turnlog.application.audit import (
     Lineage,
     Moment,
     SessionAudit,
-    Standing,
     Timeline,
     TimelineEntry,
     ToldBody,
@@ -43,6 +42,7 @@ from turnlog.infrastructure.cli.output import (
 from turnlog.infrastructure.cli.outputs import STDOUT, require_apart, require_output, write_output
 from turnlog.infrastructure.cli.rendering import used
 from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.cli.wholeness import NAMED, note_lost
 
 _HOW = {
     "message": "told it",
@@ -124,6 +124,8 @@ def show_explanation(settings: Settings, given: str, event: str, at: str | None)
         audit = SessionAudit(service)
         found = audit.explain(session_id, event_id, None if at is None else _moment(at))
         carried = audit.carried(session_id, event_id)
+        lost = audit.lost(session_id)
+    note_lost(session_id, lost)
     if settings.json:
         write_json({**found.to_dict(), "carried": carried.to_dict()})
         return Status.DONE
@@ -168,6 +170,7 @@ def show_timeline(settings: Settings, given: str) -> int:
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         found = SessionAudit(service).timeline(session_id)
+    note_lost(session_id, found.lost)
     if settings.json:
         write_json(found.to_dict())
         return Status.DONE
@@ -209,7 +212,7 @@ def verify_sessions(settings: Settings, given: str | None, *, heads: Path | None
 
 
 def export_heads(settings: Settings, *, output: Path | None, sign: Path | None, force: bool = False) -> int:
-    """Write the newest chain values, to a file or to stdout."""
+    """Write the newest chain values, to a file or to stdout; status 1 when the log lost events of some."""
     if output is not None:
         require_output(settings, output, force=force, inputs=[sign])
     if sign is not None:
@@ -217,16 +220,27 @@ def export_heads(settings: Settings, *, output: Path | None, sign: Path | None, 
     signer = None if sign is None else signer_of(sign)
     with database.reading(settings.database) as service:
         found = SessionAudit(service).export_heads(signer=signer)
+    status = Status.FOUND_OR_NOTHING_TO_DO if found.lost else Status.DONE
+    for head in found.lost[:NAMED]:
+        note(
+            f"aggregate {head.aggregate_id.hex}: the log ends in front of version {head.version}, which the "
+            "session's row tells of; its head is the one of the row"
+        )
+    if found.lost:
+        more = f"{len(found.lost) - NAMED:,} more sessions lost their end; " if found.lost[NAMED:] else ""
+        note(f"{more}`turnlog check` names what is gone")
     if output is None or output == STDOUT:
         write_json_text(found.to_json())
-        return Status.DONE
+        return status
     write_output(output, [found.to_json(), "\n"], force=force)
     if settings.json:
-        write_json({"file": str(output), "heads": len(found.heads), "key": found.key})
-        return Status.DONE
+        write_json(
+            {"file": str(output), "heads": len(found.heads), "key": found.key, "lost": len(found.lost)}
+        )
+        return status
     signed = f", signed by key {found.key}" if found.key else ""
     console().print(f"{several(len(found.heads), 'head')} in {visible(str(output))}{signed}", soft_wrap=True)
-    return Status.DONE
+    return status
 
 
 def _session_to_verify(service: SessionService, given: str) -> str:
@@ -245,11 +259,12 @@ def _newest_call(audit: SessionAudit, session_id: str) -> str:
 
 
 def _newest_summary(audit: SessionAudit, session_id: str) -> str:
+    """A later compaction may have pinned or kept it, so what wrote it tells, not how it stands."""
     entries = audit.view_at(session_id).entries
-    found = [entry.event.id for entry in entries if entry.standing is Standing.SUMMARY]
+    found = [entry.event for entry in entries if entry.event.synthetic]
     if not found:
         raise NothingRecordedError(f"No summary is in the view of session {session_id!r}.")
-    return found[-1]
+    return max(found, key=lambda event: event.version).id
 
 
 def _moment(text: str) -> Moment:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from turnlog.application import Sessions
 from turnlog.application.audit import Finding, FindingKind, SessionAudit, Verification
-from turnlog.application.audit.chains import NO_EVENT
+from turnlog.application.audit.findings import LostEvents, joined
 from turnlog.application.audit.verifying import verify_log
 from turnlog.application.projections import Comparison, Difference, ReadModelOutdatedError, ReadModels
 from turnlog.application.projections.comparing import LOG
@@ -96,7 +96,7 @@ class _Found:
         for one in self.unreadable_events:
             yield f"{_name(one)}: event {one['version']} cannot be read, the models are made without it"
         for one in self.missing_events:
-            yield f"{_name(one)}: {_missing(one['first'], one['last'])} in the log"
+            yield f"{_name(one)}: {LostEvents(one['first'], one['last'])} in the log"
         for one in self.broken_links:
             yield f"{_name(one)}: event {one['version']} is not the one that was recorded"
         for one in self.repeated_ids:
@@ -120,16 +120,6 @@ def _repeat_advice(name: str, version: int) -> str:
         "both stay in the log; to remove the content of the second: "
         f"turnlog redact {shlex.quote(name)} --version {version} --reason TEXT --by NAME --yes"
     )
-
-
-def _missing(first: int, last: int) -> str:
-    return f"{_events(first, last)} {'is' if first == last else 'are'} missing"
-
-
-def _events(first: int, last: int) -> str:
-    if first == last:
-        return f"event {first}"
-    return f"events {first} {'and' if last == first + 1 else 'to'} {last}"
 
 
 def _name(one: dict[str, Any]) -> str:
@@ -203,7 +193,7 @@ def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], f
         if one.kind != FindingKind.UNKNOWN_SESSION or one.aggregate_id not in rows
     )
     of_log = [
-        *((one.session_id or one.aggregate_id or "?", what) for one, what in _joined(told)),
+        *((one.session_id or one.aggregate_id or "?", what) for one, what in joined(told)),
         *((_session(one), one.detail) for one in differences if one.model == LOG),
     ]
     others = [one for one in differences if one.model != LOG]
@@ -229,33 +219,6 @@ def _print(findings: tuple[Finding, ...], differences: tuple[Difference, ...], f
 
 def _session(one: Difference) -> str:
     return one.session_id or one.aggregate_id or ""
-
-
-def _joined(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, str]]:
-    """What is said of findings: of versions that follow on each other it is said once that they are gone."""
-    runs: list[tuple[Finding, Finding]] = []
-    for one in findings:
-        if runs and one.version is not None and one == replace(runs[-1][1], version=one.version):
-            first, last = runs[-1]
-            if last.version == one.version - 1 and one.detail.startswith(_JOINED):
-                runs[-1] = first, one
-                continue
-        runs.append((one, one))
-    for first, last in runs:
-        yield first, _said(first, last.version)
-
-
-_JOINED: Final = (NO_EVENT, "it cannot be read")
-"""What is said of several events as of one."""
-
-
-def _said(first: Finding, last: int | None) -> str:
-    if first.version is None or last is None:
-        return first.detail
-    if first.detail == NO_EVENT:
-        return _missing(first.version, last)
-    is_plain = first.detail.startswith("it ")
-    return _events(first.version, last) + (first.detail[2:] if is_plain else f": {first.detail}")
 
 
 def _advice(is_log_wrong: bool, differences: list[Difference]) -> Iterator[str]:

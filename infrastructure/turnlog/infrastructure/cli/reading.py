@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnlog.application import SessionRow, SessionService
+from turnlog.application.audit import SessionAudit
 from turnlog.application.turns import CallReference
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError, UnknownVersionError
@@ -43,6 +44,7 @@ from turnlog.infrastructure.cli.outputs import STDOUT, require_output, write_out
 from turnlog.infrastructure.cli.progress import progress
 from turnlog.infrastructure.cli.rendering import event_line, message_block
 from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.cli.wholeness import note_lost
 
 _ASKED = "@ask"
 """The id of the message that `--ask` adds to a view."""
@@ -79,7 +81,10 @@ def show_log(settings: Settings, given: str, limit: int) -> int:
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         events = service.get_events(session_id, EventFilter(last_n=limit + 1))
-    shown = events[-limit:]
+        shown = events[-limit:]
+        first = shown[0].version if len(events) > limit else 0
+        lost = SessionAudit(service).lost(session_id, after=first - 1)
+    note_lost(session_id, lost)
     if settings.json:
         write_json([event_data(event) for event in shown])
         return Status.DONE
@@ -113,6 +118,8 @@ def show_view(
         session_id = database.session_id(service, given)
         view = _view(service, session_id, at_version, at_time)
         open_calls = service.awaited_calls(session_id, at_version=view.version)
+        lost = SessionAudit(service).lost(session_id, after=view.version) if at is None else ()
+    note_lost(session_id, lost)
     if ask is not None:
         view = _with_question(view, session_id, ask)
     match form:
@@ -164,6 +171,8 @@ def export_session(settings: Settings, given: str, output: Path | None, *, force
                 events = counted(events, advance)
                 lines = turnlog_jsonl.lines(details.id, details.metadata, events)
                 write_output(output, (f"{line}\n" for line in lines), force=force)
+        lost = SessionAudit(service).lost(details.id)
+    note_lost(details.id, lost)
     return Status.DONE
 
 

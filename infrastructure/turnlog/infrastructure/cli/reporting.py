@@ -10,6 +10,7 @@ from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.output import console, visible, write_json
 from turnlog.infrastructure.cli.outputs import STDOUT, require_output, require_pages_apart, write_output
 from turnlog.infrastructure.cli.settings import Settings, Status
+from turnlog.infrastructure.cli.wholeness import note_lost
 from turnlog.infrastructure.report import write_report
 
 
@@ -23,6 +24,7 @@ def report_session(settings: Settings, given: str, output: Path, *, branch: str 
         written = write_report(
             service, database.session_id(service, given), output, branch=branch, replace=force
         )
+    note_lost(written.session_id, written.lost)
     if settings.json:
         write_json(
             {
@@ -30,6 +32,7 @@ def report_session(settings: Settings, given: str, output: Path, *, branch: str 
                 "version": written.version,
                 "messages": written.messages,
                 "files": [str(file) for file in written.files],
+                "lost": [one.to_dict() for one in written.lost],
             }
         )
         return Status.DONE
@@ -52,6 +55,7 @@ def _print_page(settings: Settings, given: str, branch: str | None) -> int:
     with tempfile.TemporaryDirectory() as folder, database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
         written = write_report(service, session_id, Path(folder) / "report.html", branch=branch)
+        note_lost(written.session_id, written.lost)
         page, *further = written.files
         if further:
             raise CommandUsageError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from turnlog.application.audit import LostEvents
 from turnlog.domain.log import CompactionBoundary, EventType, SessionEvent
 from turnlog.domain.query import said_at
 from turnlog.domain.view import View
@@ -27,33 +28,39 @@ Runs: TypeAlias = list[list[int]]
 
 @dataclass(frozen=True)
 class PageData:
-    """The entries of one page, its first and last version, and the views that its boundaries made."""
+    """The entries of one page, its first and last version, and the views that its boundaries made.
+
+    `lost` says what the log does not have any more, each in front of which version.
+    """
 
     first: int
     last: int
     entries: list[Data]
     views: list[Data]
+    lost: list[Data]
 
     def to_dict(self) -> Data:
         """The data as the page's script reads it."""
         window = {"first": self.first, "last": self.last}
-        return {"form": FORM, "window": window, "entries": self.entries, "views": self.views}
+        shown = {"entries": self.entries, "views": self.views, "lost": self.lost}
+        return {"form": FORM, "window": window, **shown}
 
 
 def pages(
     events: Iterable[SessionEvent],
     measures: Measures,
+    lost: Sequence[LostEvents] = (),
     *,
     carried_in_full: int = CARRIED_IN_FULL,
 ) -> Iterator[PageData]:
     """The log in the windows that were measured, read once from its beginning."""
     view, newest, turn = FollowedView(), None, 0
-    until = {step.version: step.until for step in measures.boundaries}
+    untils = {step.version: step.until for step in measures.boundaries}
     contents = Contents()
     source = iter(events)
     event = next(source, None)
     for first, last in measures.windows:
-        page = _Page(measures, until, contents)
+        page = _Page(measures, untils, contents)
         page.carry(view.events, newest, carried_in_full)
         while event is not None and event.version <= last:
             turn += event.starts_turn
@@ -61,7 +68,14 @@ def pages(
             view.step(event)
             newest = event if event.boundary else newest
             event = next(source, None)
-        yield PageData(first, last, page.entries, page.views())
+        until = lost[-1].last if lost and last == measures.head else last  # the last page has a lost end
+        gaps = [{"v": one.first, "what": _sentence(one)} for one in lost if first <= one.first <= until]
+        yield PageData(first, last, page.entries, page.views(), gaps)
+
+
+def _sentence(lost: LostEvents) -> str:
+    said = str(lost)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from turnlog.application import AnySessionService, SessionDetails
 from turnlog.application.async_service import sync_service
+from turnlog.application.audit import LostEvents, SessionAudit
 from turnlog.domain.attributes import SessionAttributes
 from turnlog.domain.errors import SessionNotFoundError
 from turnlog.domain.estimation import TokenEstimator
@@ -33,6 +34,9 @@ MESSAGES_OF_A_PART: Final = 20_000
 _TITLE: Final = 80
 """Characters of a title that is made of what was said."""
 
+_NAMED: Final = 20
+"""Runs of lost events that a page names at its top."""
+
 _SCRIPT: Final = (
     "data",
     "nodes",
@@ -50,12 +54,16 @@ _SCRIPT: Final = (
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The files of a report, the one to open first, and what they show."""
+    """The files of a report, the one to open first, and what they show.
+
+    `lost` are events that the log does not have any more; the pages say so.
+    """
 
     files: tuple[Path, ...]
     session_id: str
     version: int
     messages: int
+    lost: tuple[LostEvents, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def write_report(
 
     With a `branch` it is what the model of this sub-agent was told. A log of more than `messages_of_part`
     messages becomes several files beside each other, which link each other. They appear when all of them are
-    complete.
+    complete. Of a log that lost events each page says at its top which are missing.
 
     Raises `SessionNotFoundError`, `ReportExistsError` unless `replace`, `ReportExtraMissingError`, `OSError`.
     """
@@ -106,13 +114,14 @@ def write_report(
         for taken in filter(Path.is_file, names):
             raise ReportExistsError(taken)
     parts = [Part(name.name, *window) for name, window in zip(names, measures.windows, strict=True)]
-    common = _common(details, branch, measures, chart_of(measures))
+    lost = SessionAudit(sessions).lost(session_id)
+    common = {**_common(details, branch, measures, chart_of(measures)), "lost": _named(lost)}
     made = (
         template.render(**common, **_of_page(page, parts, place, common))
-        for place, page in enumerate(pages(sessions.iter_events(session_id), measures))
+        for place, page in enumerate(pages(sessions.iter_events(session_id), measures, lost))
     )
     write_whole(((name, [text]) for name, text in zip(names, made, strict=True)), replace=replace)
-    return WrittenReport(tuple(names), session_id, details.version, measures.messages)
+    return WrittenReport(tuple(names), session_id, details.version, measures.messages, lost)
 
 
 def _template() -> Any:
@@ -145,6 +154,12 @@ def _common(
         "policy": policy(script, style),
         "session": _session(details, branch, measures),
     }
+
+
+def _named(lost: Sequence[LostEvents]) -> str:
+    """What is missing, in words; nothing where the log is whole."""
+    named = ", ".join(map(str, lost[:_NAMED]))
+    return f"{named}, and so are events in {len(lost) - _NAMED:,} further places" if lost[_NAMED:] else named
 
 
 def _title(details: SessionDetails, measures: Measures) -> str:

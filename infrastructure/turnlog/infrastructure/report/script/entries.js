@@ -219,7 +219,22 @@ const chunksOf = (nodes) => {
   return chunks;
 };
 
-const fillLog = () => list.replaceChildren(...chunksOf(entries.map((entry) => entry.node).filter(Boolean)));
+const lostNode = (gap) =>
+  make("li", { class: "entry lost" }, make("h3", {}, gap.what));
+
+// What the log lost stands where it stood.
+const withLost = () => {
+  const nodes = [];
+  let at = 0;
+  for (const entry of entries.filter(({ node }) => node)) {
+    while (!entry.carried && at < data.lost.length && data.lost[at].v < entry.v)
+      nodes.push(lostNode(data.lost[at++]));
+    nodes.push(entry.node);
+  }
+  return [...nodes, ...data.lost.slice(at).map(lostNode)];
+};
+
+const fillLog = () => list.replaceChildren(...chunksOf(withLost()));
 
 const build = () => {
   for (const entry of entries) {
