@@ -79,7 +79,11 @@ class Operated(ABC):
         """Change the database past everything."""
 
     @abstractmethod
-    def back_up(self) -> None:
+    def rows(self) -> list[tuple[object, ...]]:
+        """The events as they are stored."""
+
+    @abstractmethod
+    def back_up(self) -> Path:
         """Make the backup that the page speaks of."""
 
     def variables(self) -> dict[str, str]:
@@ -92,12 +96,12 @@ class Operated(ABC):
             "TURNLOG_DB": self.uri,
         }
 
-    def fill(self) -> None:
-        """Five sessions of four messages each."""
+    def fill(self, messages: int = 4) -> None:
+        """Five sessions of so many messages each."""
         with SessionService(env=dict(self.settings)) as sessions:
             for name in NAMES:
-                sessions.create(name)
-                for number in range(1, 5):
+                sessions.find_or_create(name)
+                for number in range(1, messages + 1):
                     said = Message.user if number % 2 else Message.assistant
                     sessions.append_message(name, said(f"{name} {number}"), event_id=f"{name}-{number}")
 
@@ -129,9 +133,16 @@ class File(Operated):
         with closing(sqlite3.connect(self.folder / "conversations.db")) as database, database:
             database.execute(statement)
 
-    def back_up(self) -> None:
+    def rows(self) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(self.folder / "conversations.db")) as database:
+            return database.execute("SELECT rowid, * FROM stored_events ORDER BY rowid").fetchall()
+
+    def back_up(self) -> Path:
+        path = self.folder / "backup.db"
+        path.unlink(missing_ok=True)
         with SessionService(env=dict(self.settings)) as sessions:
-            sessions.backup(self.folder / "backup.db")
+            sessions.backup(path)
+        return path
 
 
 class Server(Operated):
@@ -175,9 +186,14 @@ class Server(Operated):
         with psycopg.connect(self.uri) as connection:
             connection.execute(statement.encode())
 
-    def back_up(self) -> None:
+    def rows(self) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.uri) as connection:
+            return connection.execute("SELECT * FROM sessions_events ORDER BY notification_id").fetchall()
+
+    def back_up(self) -> Path:
         command = ["pg_dump", "-Fc", "-f", "backup.dump", self.name]
         subprocess.run(command, cwd=self.folder, env=self.variables(), check=True)
+        return self.folder / "backup.dump"
 
     def drop(self) -> None:
         with connect() as connection:
@@ -217,11 +233,26 @@ def shown(text: str) -> list[str]:
     return sorted(re.sub(r"; the newest .* read from the log", "", text).splitlines())
 
 
+def carried_out(block: Block, operated: Operated) -> subprocess.CompletedProcess[str]:
+    """What became of a block of the page, with errors among the output."""
+    text = EXPORTS.sub("", block.text).replace("conversations", operated.name)
+    return subprocess.run(
+        ["sh", "-c", text] if block.language == "sh" else [sys.executable, "-W", "error", "-c", text],
+        cwd=operated.folder,
+        env=operated.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
 def test_an_operator_repairs_a_database_as_the_page_says(operated: Operated) -> None:
     operated.fill()
     operated.back_up()
     operated.damage()
-    variables, printed, is_lost = operated.variables(), "", False
+    printed, is_lost = "", False
     for block in blocks():
         if block.place not in ("", "On both", operated.place):
             continue
@@ -231,23 +262,41 @@ def test_an_operator_repairs_a_database_as_the_page_says(operated: Operated) -> 
         if block.language == "text":
             assert shown(printed) == shown(block.text)
             continue
-        text = EXPORTS.sub("", block.text).replace("conversations", operated.name)
-        command = (
-            ["sh", "-c", text] if block.language == "sh" else [sys.executable, "-W", "error", "-c", text]
-        )
-        run = subprocess.run(
-            command,
-            cwd=operated.folder,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        run = carried_out(block, operated)
         printed = run.stdout
         assert "Traceback" not in printed
         assert run.returncode in (0, 1), printed
+
+
+def putting_back(operated: Operated) -> Block:
+    """The block that puts rows back."""
+    (found,) = (one for one in blocks() if one.step.startswith("5.") and one.place == operated.place)
+    return found
+
+
+def test_a_backup_that_cannot_be_read_changes_nothing(operated: Operated) -> None:
+    operated.fill()
+    operated.back_up().write_bytes(b"no backup")
+    operated.damage()
+    before = operated.rows()
+
+    run = carried_out(putting_back(operated), operated)
+
+    assert run.returncode != 0
+    assert operated.rows() == before
+
+
+def test_a_row_that_the_backup_does_not_have_stays_as_it_is(operated: Operated) -> None:
+    operated.fill(messages=1)
+    operated.back_up()
+    operated.fill()
+    operated.damage()
+    before = operated.rows()
+
+    run = carried_out(putting_back(operated), operated)
+
+    assert run.returncode == 0, run.stdout
+    assert set(before) <= set(operated.rows())
 
 
 def test_each_step_has_blocks_for_both_databases() -> None:
