@@ -58,7 +58,10 @@ class Reading(ServiceCore):
             return ()
 
     def iter_events(self, session_id: str) -> Iterator[SessionEvent]:
-        """The whole log as `get_events` gives it, read page by page, as it was at the first step."""
+        """The whole log as `get_events` gives it, read page by page, as it was at the first step.
+
+        What stands in front of an event that cannot be read is given before `UnreadableEventError` is raised.
+        """
         key = self._key(session_id)
         yield from self._entries(key, self._writer.current(key))
 

@@ -249,11 +249,13 @@ class SessionStreams:
         upto: int | None = None,
         backwards: bool = False,
     ) -> Iterator[SessionEvent]:
-        """The entries behind `after`, page by page."""
+        """The entries behind `after`, read page by page; those in front of one that cannot be read are given."""
         for events in self._pages(aggregate_id, after, upto, backwards):
-            with storage_errors():
-                page = [self._entry(event.originator_id, _row_of(event), session_id) for event in events]
-            yield from (entry for entry in page if entry is not None)
+            for event in events:
+                with storage_errors():
+                    entry = self._entry(event.originator_id, _row_of(event), session_id)
+                if entry is not None:
+                    yield entry
 
     def _pages(
         self, aggregate_id: UUID, low: int, high: int | None, backwards: bool

@@ -259,3 +259,23 @@ def test_the_id_of_a_purged_session_is_not_available(turnlog: Turnlog, imported:
     turnlog("sweep", "--purge", 0)
 
     assert turnlog("import", AIRLINE).status == 4
+
+
+def test_a_session_that_is_exported_and_imported_has_neither_expiry_nor_holds_until_they_are_set(
+    turnlog: Turnlog, open_service: OpenService, tmp_path: Path
+) -> None:
+    with open_service() as sessions:
+        sessions.create("parcel", time_to_live=timedelta(days=3))
+        sessions.append_message("parcel", Message.user("Where is it?"))
+    turnlog("hold", "parcel", "--reason", "dispute 17", "--by", "ada")
+    exported = turnlog("export", "parcel").out.replace('"session":"parcel"', '"session":"again"')
+    (tmp_path / "again.jsonl").write_text(exported, encoding="utf-8")
+
+    turnlog("import", tmp_path / "again.jsonl")
+
+    assert turnlog("sessions", "--json").json[0]["expires_at"] is None
+    assert turnlog("holds", "again", "--json").json == []
+    turnlog("extend", "again", "--until", "2999-01-31T12:00")
+    turnlog("hold", "again", "--reason", "dispute 17", "--by", "ada")
+    assert turnlog("sessions", "--json").json[0]["expires_at"].startswith("2999-01-31T12:00")
+    assert [one["reason"] for one in turnlog("holds", "again", "--json").json] == ["dispute 17"]

@@ -89,3 +89,29 @@ def test_verify_lists_what_is_damaged(turnlog: Turnlog, damage: Damage) -> None:
     damage("state", "x''")
     result = turnlog("audit", "verify", "s", "--json")
     assert (result.status, result.json["findings"][0]["version"]) == (1, 2)
+
+
+def test_an_export_to_standard_output_has_what_comes_before_a_damaged_event(
+    turnlog: Turnlog, damage: Damage, tmp_path: Path
+) -> None:
+    damage("state", "substr(state, 1, 20)")
+    result = turnlog("export", "s")
+    (tmp_path / "s.jsonl").write_text(result.out.replace('"session":"s"', '"session":"again"'), "utf-8")
+    turnlog("import", tmp_path / "s.jsonl")
+    told = turnlog("view", "again", "--as", "json").json["messages"]
+    assert (result.status, [one["parts"][0]["content"] for one in told]) == (5, ["Where is my parcel?"])
+
+
+def test_an_export_into_a_file_leaves_none_where_an_event_is_damaged(
+    turnlog: Turnlog, damage: Damage, tmp_path: Path
+) -> None:
+    damage("state", "substr(state, 1, 20)")
+    result = turnlog("export", "s", "-o", tmp_path / "s.jsonl")
+    assert (result.status, list(tmp_path.glob("*.jsonl*"))) == (5, [])
+
+
+def test_holds_of_a_session_with_a_damaged_event_are_listed(turnlog: Turnlog, damage: Damage) -> None:
+    turnlog_hold = ("hold", "s", "--reason", "dispute 17", "--by", "ada")
+    damage("state", "substr(state, 1, 20)")
+    turnlog(*turnlog_hold)
+    assert "dispute 17" in turnlog("holds", "s").out
