@@ -390,3 +390,95 @@ class _Terminal:
             assert time.monotonic() < deadline, f"{until!r} was not shown: {self._said}"
             if select.select([self._fd], [], [], 0.1)[0]:
                 self._said += os.read(self._fd, 65_536).decode(errors="replace")
+
+
+@pytest.fixture
+def unanswered(
+    turnlog: Turnlog, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ScriptedServer]:
+    """The server, after a message was said in session `parcel 7` while none was to be reached."""
+    with monkeypatch.context() as away:
+        away.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
+        turnlog("chat", "parcel 7", "-m", "Where is it?")
+    yield server
+
+
+def test_a_chat_whose_model_fails_says_how_to_ask_again(
+    turnlog: Turnlog, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
+
+    result = turnlog("chat", "parcel 7", "-m", "Where is it?")
+
+    assert result.status == Status.UNREACHABLE
+    assert result.err.endswith("What was said is stored; to ask again: turnlog chat 'parcel 7' --resume\n")
+    told = turnlog("--json", "chat", "parcel 7", "-m", "Hello?").error["message"]
+    assert told.endswith("turnlog chat 'parcel 7' --resume")
+
+
+def test_a_chat_that_is_resumed_asks_again_and_says_nothing_twice(
+    turnlog: Turnlog, unanswered: ScriptedServer, open_service: OpenService
+) -> None:
+    unanswered.script(whole("In Lund."))
+
+    result = turnlog("chat", "parcel", "--resume")
+
+    assert (result.status, result.out.splitlines()[0]) == (0, "small> In Lund.")
+    with open_service() as sessions:
+        assert [one.text for one in sessions.view("parcel 7").told()] == ["Where is it?", "In Lund."]
+
+
+def test_a_resumed_chat_shows_the_tools_that_were_used(
+    turnlog: Turnlog, unanswered: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chat_resumed.py").write_text(FORECAST, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    call = {"id": "c1", "type": "function", "function": {"name": "forecast", "arguments": '{"city": "Lund"}'}}
+    choice = {"message": {"role": "assistant", "content": None, "tool_calls": [call]}}
+    unanswered.script(json_answer({"id": "r", "choices": [choice]}), whole("Mild."))
+
+    result = turnlog("chat", "parcel 7", "--resume", "--tool", "chat_resumed:forecast")
+
+    assert result.out.splitlines() == [
+        '→ forecast({"city": "Lund"})',
+        "← forecast: 12 degrees in Lund",
+        "small> Mild.",
+    ]
+
+
+def test_a_question_that_has_its_answer_is_not_asked_again(turnlog: Turnlog, server: ScriptedServer) -> None:
+    server.script(streamed("In Lund."))
+    turnlog("chat", "parcel", "-m", "Where is it?")
+
+    result = turnlog("chat", "parcel", "--resume")
+
+    assert (result.status, len(server.requests)) == (Status.FOUND_OR_NOTHING_TO_DO, 1)
+    assert "(it was answered before; no model was asked)" in result.out
+
+
+@pytest.mark.parametrize("arguments", [(), ("parcel", "-m", "Hi")])
+def test_a_resumed_chat_needs_a_session_and_no_message(
+    turnlog: Turnlog, server: ScriptedServer, arguments: tuple[str, ...]
+) -> None:
+    result = turnlog("chat", "--resume", *arguments)
+
+    assert (result.status, "--resume says nothing new" in result.err) == (Status.USAGE, True)
+
+
+def test_a_resumed_chat_makes_no_session(turnlog: Turnlog, unanswered: ScriptedServer) -> None:
+    result = turnlog("chat", "other", "--resume")
+
+    assert result.status == Status.NOT_FOUND
+    assert [one["id"] for one in turnlog("sessions", "--json").json] == ["parcel 7"]
+
+
+def test_nothing_can_be_resumed_where_nobody_said_anything(
+    turnlog: Turnlog, server: ScriptedServer, open_service: OpenService
+) -> None:
+    with open_service() as sessions:
+        sessions.create("empty")
+
+    result = turnlog("chat", "empty", "--resume")
+
+    assert (result.status, "say one with --message" in result.err) == (Status.BAD_INPUT, True)

@@ -155,13 +155,14 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "`reason`": "--reason",
     "`by`": "--by",
     ", or give `api_key`": "",
+    ": `send` one.": ": say one with --message.",
     "`replace=True` (--force on the command line)": "--force",
 }
 """What the options are called where programs pass arguments, and what only programs can give."""
 
 
 def told(error: Exception) -> str:
-    """The message of the error, in the words of the command line."""
+    """The message of the error and the notes on it, in the words of the command line."""
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}."
@@ -171,7 +172,7 @@ def told(error: Exception) -> str:
         message = message.replace(argument, option)
     if isinstance(error, UnknownHoldError) and error.holds:
         message += " The option for that is --placed-at VERSION."
-    return message
+    return " ".join((message, *getattr(error, "__notes__", ())))
 
 
 def typed(error: Exception) -> Exception:

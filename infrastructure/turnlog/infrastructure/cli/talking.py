@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
@@ -28,10 +29,11 @@ from turnlog.application.chat import (
     TurnFinished,
     Usage,
 )
+from turnlog.application.chat.engine import HOW_TO_GO_ON
 from turnlog.domain.compaction import CompactionResult, SummaryRequest
 from turnlog.domain.errors import TurnlogError
 from turnlog.domain.guarding import GuardedCompactionStrategy
-from turnlog.domain.messages import ToolCallPart, ToolCallResponsePart
+from turnlog.domain.messages import ReasoningPart, Role, ToolCallPart, ToolCallResponsePart
 from turnlog.domain.rendering import response_text
 from turnlog.domain.steps import summary_of
 from turnlog.domain.triggers import TokenCountTrigger
@@ -68,6 +70,7 @@ class Talk:
 
     asked: Asked
     messages: tuple[str, ...] = ()
+    resumes: bool = False
     system: str | None = None
     tools: tuple[str, ...] = ()
     summarizer: SummarizerName = SummarizerName.FALLBACK
@@ -77,7 +80,9 @@ class Talk:
 
 
 def talk(settings: Settings, given: str | None, wanted: Talk) -> int:
-    """Say what the options, a pipe or the person at the terminal says, turn by turn."""
+    """Say what the options, a pipe or the person at the terminal says, turn by turn; or ask again."""
+    if wanted.resumes:
+        return _ask_again(settings, given, wanted)
     with database.changing(settings.database, create=True) as service:
         if any(not message.strip() for message in wanted.messages):
             raise CommandUsageError("An empty message says nothing: give --message a text.")
@@ -96,12 +101,62 @@ def talk(settings: Settings, given: str | None, wanted: Talk) -> int:
                     raise
             except TurnlogError as error:
                 screen.end_line()
+                _name_command(error, session_id)
                 if not is_dialogue or status_of(error) is None:
                     raise
                 say(told(error))
         if is_dialogue:
             screen.line(f"Go on with: turnlog chat {one_line(session_id)}")
     return Status.DONE
+
+
+def _ask_again(settings: Settings, given: str | None, wanted: Talk) -> int:
+    """Go on with the newest question, which is not said again; status 1 when it has its answer."""
+    if given is None or wanted.messages:
+        raise CommandUsageError("--resume says nothing new: name the session, and give no --message.")
+    with database.changing(settings.database) as service:
+        session_id = database.session_id(service, given)
+        screen = _Screen(wanted.asked.chat_model().model, settings.json, wanted.thoughts)
+        try:
+            turn = _chat(service, wanted).resume(session_id, principal=wanted.principal)
+        except TurnlogError as error:
+            _name_command(error, session_id)
+            raise
+        screen.follow(_as_events(turn))
+        if turn.is_repeat:
+            screen.line("(it was answered before; no model was asked)")
+        screen.show(turn, session_id)
+    return Status.FOUND_OR_NOTHING_TO_DO if turn.is_repeat else Status.DONE
+
+
+def _as_events(turn: Turn) -> Iterator[object]:
+    """What a turn would have told as it happened, as far as its messages tell."""
+    calls: dict[str | None, ToolCallPart] = {}
+    for message in turn.messages:
+        if message.role is Role.ASSISTANT and message.text:
+            yield TextDelta(message.text)
+        for part in message.parts:
+            match part:
+                case ReasoningPart(content=str(thought)):
+                    yield ReasoningDelta(thought)
+                case ToolCallPart():
+                    calls[part.id] = part
+                    yield ToolCallStarted(part)
+                case ToolCallResponsePart() if part.id in calls:
+                    yield ToolCallFinished(calls[part.id], part)
+                case _:
+                    pass
+    if turn.compaction is not None:
+        yield Compacted(turn.compaction)
+    yield TurnFinished(turn)
+
+
+def _name_command(error: TurnlogError, session_id: str) -> None:
+    """Say how to go on in the words of the command line, where the error says how programs do."""
+    notes = getattr(error, "__notes__", [])
+    if HOW_TO_GO_ON in notes:
+        again = f"turnlog chat {shlex.quote(session_id)} --resume"
+        notes[notes.index(HOW_TO_GO_ON)] = f"What was said is stored; to ask again: {again}"
 
 
 def summarize_session(

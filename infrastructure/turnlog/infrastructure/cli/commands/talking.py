@@ -34,6 +34,9 @@ def chat(
             "--message", "-m", metavar="TEXT", help="Say this and end; can be repeated.", show_default=False
         ),
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Ask again what got no answer, and say nothing new.")
+    ] = False,
     provider: Provider = None,
     model: ModelName = None,
     base_url: BaseUrl = None,
@@ -82,6 +85,7 @@ def chat(
         Talk(
             asked=Asked(provider, model, base_url, tuple(option or ()), window),
             messages=tuple(message or ()),
+            resumes=resume,
             system=system,
             tools=tuple(tool or ()),
             summarizer=summarizer,
