@@ -124,7 +124,10 @@ class UnknownEventError(TurnlogError):
     """The session holds no such event."""
 
     def __init__(self, session_id: str, event_id: str | int) -> None:
-        super().__init__(f"Session {shown(session_id)} holds no event {shown(event_id)}. Check the id.")
+        named = ("at version ", "version") if isinstance(event_id, int) else ("", "id")
+        super().__init__(
+            f"Session {shown(session_id)} holds no event {named[0]}{shown(event_id)}. Check the {named[1]}."
+        )
         self.session_id = session_id
         self.event_id = event_id
 

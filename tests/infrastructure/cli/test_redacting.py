@@ -49,6 +49,18 @@ def test_an_unknown_event_is_not_found(turnlog: Turnlog) -> None:
     assert turnlog("redact", "parcel", "--event", "u9", *WHY, "--yes").status == 3
 
 
+@pytest.mark.parametrize("yes", [(), ("--yes",)], ids=["asked", "confirmed"])
+def test_an_unknown_event_is_refused_before_anything_is_confirmed(
+    turnlog: Turnlog, yes: tuple[str, ...]
+) -> None:
+    of_version = turnlog("redact", "parcel", "--version", 999, *WHY, *yes)
+    assert (of_version.status, "no event at version 999. Check the version." in of_version.err) == (3, True)
+    of_id = turnlog("redact", "parcel", "--event", "u9", *WHY, *yes)
+    assert (of_id.status, "--version" in of_id.err) == (3, False)
+    of_number = turnlog("redact", "parcel", "--event", "43", *WHY, *yes)
+    assert (of_number.status, "If it is a version: --version 43." in of_number.err) == (3, True)
+
+
 def test_the_event_is_named_once(turnlog: Turnlog) -> None:
     assert turnlog("redact", "parcel", *WHY, "--yes").status == 2
     assert turnlog("redact", "parcel", "--event", "u1", "--version", 1, *WHY, "--yes").status == 2

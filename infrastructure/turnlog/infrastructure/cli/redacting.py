@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from turnlog.application import SessionService
 from turnlog.application.erasing import Redaction
+from turnlog.domain.errors import UnknownEventError
 from turnlog.infrastructure.cli import database
 from turnlog.infrastructure.cli.failures import CommandUsageError
 from turnlog.infrastructure.cli.output import console, one_line, visible, write_json
@@ -26,6 +28,7 @@ def redact_event(
         raise CommandUsageError("Name the event by --event or by --version.")
     with database.changing(settings.database) as service:
         session_id = database.session_id(service, given)
+        _require_event(service, session_id, named)
         if not confirmed:
             raise CommandUsageError(
                 f"This would remove the content of event {named!r} of session {session_id!r} for good. "
@@ -37,6 +40,20 @@ def redact_event(
     else:
         console().print(_text(settings, redaction, named), soft_wrap=True)
     return Status.CONFLICT if redaction.erasure == "pending" else Status.DONE
+
+
+def _require_event(service: SessionService, session_id: str, named: str | int) -> None:
+    """Refuse an event that is not there; a number that was given as an id may be meant as a version."""
+    if isinstance(named, int):
+        if named > service.version(session_id):
+            raise UnknownEventError(session_id, named)
+        return
+    try:
+        service.get_event(session_id, named)
+    except UnknownEventError as error:
+        if named.isdecimal():
+            error.add_note(f"If it is a version: --version {named}.")
+        raise
 
 
 def _data(redaction: Redaction, named: str | int) -> dict[str, object]:
