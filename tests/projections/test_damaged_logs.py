@@ -409,8 +409,19 @@ def test_check_says_what_to_run(two: Database, turnlog: Turnlog, capsys: pytest.
         "log        beta     events 5 to 9 are missing",
         "directory  beta     version is 9, not 4; messages is 9, not 4",
     ]
-    assert "to repair directory: turnlog rebuild directory" in captured.out
-    assert "no rebuild repairs the log" in captured.out
+    assert captured.out.splitlines()[-3:] == [
+        "no rebuild repairs the log: take what is wrong there from a backup",
+        "keep this output and a copy: a rebuild forgets what was lost",
+        "first follow docs/howto/damaged-log.md, and rebuild only where it says so",
+    ]
+
+
+def test_check_says_to_rebuild_where_the_log_is_whole(
+    two: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two.change("UPDATE turnlog_sessions SET messages = 9 WHERE session_id = 'beta'")
+    assert turnlog("check") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "to repair directory: turnlog rebuild directory"
 
 
 def test_a_row_that_is_missing_is_named_once(

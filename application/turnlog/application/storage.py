@@ -202,7 +202,11 @@ def storage_error(error: Exception) -> StorageError:
         return StorageReadOnlyError(said)
     if state in _DENIED or name in _DENIED:
         return StorageDeniedError(said)
-    if "file is not a database" in said or "malformed" in said:
+    if "malformed" in said:
+        return StorageError(
+            f"The file of the database is damaged ({said}): restore a backup, as docs/howto/damaged-log.md says."
+        )
+    if "file is not a database" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")
     if "no such table" in said or "no such column" in said or "has no column" in said:
         if said.removeprefix("no such table: ").removeprefix("main.").startswith((_READ_MODEL, "tracking")):

@@ -85,6 +85,20 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(
     assert database.read_text() == "Dear diary, " * 100
 
 
+@pytest.mark.parametrize("kept", [1 / 2, 1 / 10], ids=["log", "schema"])
+def test_of_a_file_with_overwritten_pages_a_backup_is_to_be_restored(
+    turnlog: Turnlog, database: Path, imported: str, kept: float
+) -> None:
+    content = database.read_bytes()
+    whole = int(len(content) * kept)
+    database.write_bytes(content[:whole] + b"x" * (len(content) - whole))
+
+    result = turnlog("export", imported)
+
+    assert (result.status, "malformed" in result.err) == (5, True)
+    assert "restore a backup, as docs/howto/damaged-log.md says" in result.err
+
+
 @pytest.mark.parametrize("path", [".", "/", "/dev/null", "fifo"])
 @pytest.mark.parametrize("command", [*READING, ("import", AIRLINE)], ids=lambda command: command[0])
 def test_what_is_no_regular_file_is_no_database(

@@ -230,4 +230,6 @@ def _refused(path: Path, error: BaseException) -> StorageError:
         return StorageLockedError(
             f"The database {str(path)!r} is locked by another program. Try again later."
         )
+    if "malformed" in said:
+        said += "; restore a backup, as docs/howto/damaged-log.md says"
     return UnusableDatabaseError(path, said)

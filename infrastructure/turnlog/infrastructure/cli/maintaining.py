@@ -113,6 +113,7 @@ UNVERIFIED: Final = (
     "not verified: whether newest events, or sessions as a whole, are gone: no row of the directory tells"
 )
 KEEP_ADVICE: Final = "keep this output and a copy: a rebuild forgets what was lost"
+GUIDE_ADVICE: Final = "first follow docs/howto/damaged-log.md, and rebuild only where it says so"
 
 
 def _repeat_advice(name: str, version: int) -> str:
@@ -226,10 +227,11 @@ def _advice(is_log_wrong: bool, differences: list[Difference]) -> Iterator[str]:
     if is_log_wrong or any(one.model == "boundaries" for one in differences):
         yield LOG_ADVICE
     rebuilt = {one.model for one in differences if one.version is None}.intersection(MODELS)
-    if rebuilt:
+    if is_log_wrong:
+        yield KEEP_ADVICE
+        yield GUIDE_ADVICE
+    elif rebuilt:
         only = f" {min(rebuilt)}" if len(rebuilt) == 1 else ""
-        if is_log_wrong:
-            yield KEEP_ADVICE
         yield f"to repair {_listed(rebuilt)}: turnlog rebuild{only}"
     for one in differences:
         if one.version is not None:
