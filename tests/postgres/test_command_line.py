@@ -155,6 +155,16 @@ def test_of_several_applications_one_must_be_named(
     assert json.dumps(turnlog("view", "@last", "--json").json)
 
 
+def test_an_application_that_the_database_does_not_have_is_named(
+    turnlog: Turnlog, imported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNLOG_APPLICATION", "nix")
+    result = turnlog("sessions")
+    assert result.status == 5
+    assert "has no sessions of an application 'nix', which TURNLOG_APPLICATION names." in result.err
+    assert "It has those of sessions" in result.err
+
+
 # --- audits, reports and chats
 
 

@@ -204,7 +204,8 @@ def storage_error(error: Exception) -> StorageError:
         return StorageDeniedError(said)
     if "malformed" in said:
         return StorageError(
-            f"The file of the database is damaged ({said}): restore a backup, as docs/howto/damaged-log.md says."
+            f"The file of the database is damaged ({said}): restore a backup, as docs/howto/damaged-log.md "
+            "says."
         )
     if "file is not a database" in said:
         return StorageError(f"This is not a database that can be read ({said}). Name another file.")

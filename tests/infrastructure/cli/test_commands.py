@@ -8,6 +8,7 @@ import shlex
 from datetime import UTC, datetime, timedelta, timezone
 from inspect import cleandoc
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, Turnlog
@@ -15,8 +16,11 @@ from tests.infrastructure.cli.conftest import AIRLINE, SMALL_TALK, OpenService, 
 from turnlog.domain.log import NewEvent
 from turnlog.domain.messages import Message, ToolCallPart, ToolCallResponsePart
 from turnlog.infrastructure.cli.app import app
-from turnlog.infrastructure.cli.reading import counted
+from turnlog.infrastructure.cli.output import console
+from turnlog.infrastructure.cli.reading import counted, sessions_table
 from turnlog.infrastructure.cli.settings import Status
+
+LONG_ID = str(UUID(int=7))
 
 
 def test_import_says_what_was_mapped_and_into_which_session(turnlog: Turnlog) -> None:
@@ -98,8 +102,9 @@ def test_a_principal_without_sessions_has_none(turnlog: Turnlog, of_two_principa
 def test_sessions_are_listed_with_title_and_count(turnlog: Turnlog, of_two_principals: None) -> None:
     lines = turnlog("sessions", "--principal", "ada").out.splitlines()
 
-    assert lines[0].split() == ["SESSION", "CREATED", "(UTC)", "MSGS", "TITLE"]
-    assert lines[1].endswith("2  Ada and the parcel")
+    assert lines[0].split() == ["SESSION", "CREATED", "(UTC)", "MSGS", "EXPIRES", "TITLE"]
+    assert lines[1].endswith("  Ada and the parcel")
+    assert lines[1].split()[3] == "2"
 
 
 def test_a_title_that_is_no_text_is_shown_as_json(turnlog: Turnlog, open_service: OpenService) -> None:
@@ -496,3 +501,88 @@ def test_the_reference_names_every_command_option_and_status(turnlog: Turnlog) -
             assert option == "--help" or option in reference, (command, option)
     for status in Status:
         assert f"| {status.value} |" in reference
+
+
+def test_sessions_say_when_they_expire(turnlog: Turnlog, open_service: OpenService) -> None:
+    day = datetime.now(UTC) + timedelta(days=400)
+    with open_service() as sessions:
+        sessions.create("stays", metadata={"title": "Oak"}, time_to_live=None)
+        sessions.create("ends", time_to_live=timedelta(days=400))
+        sessions.create("ended", time_to_live=timedelta(microseconds=1))
+
+    head, *lines = turnlog("sessions").out.splitlines()
+
+    assert head.split() == ["SESSION", "CREATED", "(UTC)", "MSGS", "EXPIRES", "TITLE"]
+    assert [line.split()[4:] for line in lines] == [["expired"], [f"{day:%Y-%m-%d}"], ["Oak"]]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "title", "shown"),
+    [
+        ("parcel", "A long title of it " * 5, True),
+        (LONG_ID, "", True),
+        (LONG_ID, "A long title of it", False),
+    ],
+)
+def test_an_expiry_is_left_out_where_a_terminal_has_no_room(
+    open_service: OpenService, session_id: str, title: str, shown: bool
+) -> None:
+    with open_service() as sessions:
+        sessions.create(session_id, metadata={"title": title}, time_to_live=timedelta(days=9))
+        table = sessions_table(sessions.list_sessions(), 80)
+    assert ("EXPIRES" in [column.header for column in table.columns]) is shown
+    assert console(width=200).measure(table).maximum <= 80
+
+
+@pytest.mark.parametrize("change", ["hold", "gap"])
+def test_log_says_that_there_are_versions_that_it_does_not_list(
+    turnlog: Turnlog, open_service: OpenService, change: str
+) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.user("Hi"))
+    assert "not listed" not in turnlog("log", "s").out
+
+    turnlog("hold", "s", "--reason", "Case 7", "--by", "ada")
+    with open_service() as sessions:
+        if change == "gap":
+            sessions.append_message("s", Message.user("Hello"))
+
+    assert turnlog("log", "s").out.splitlines()[-1] == (
+        "not listed: turn marks, metadata, expiry, holds (lost events: `turnlog check`)"
+    )
+    assert ("not listed" in turnlog("log", "s", "--limit", 1).out) is (change == "hold")
+
+
+def test_log_says_in_words_what_was_redacted(turnlog: Turnlog, open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.user("Hi"), event_id="u1")
+    turnlog("redact", "s", "--event", "u1", "--reason", "asked by Ada", "--by", "bob", "--yes")
+
+    assert (
+        turnlog("log", "s")
+        .out.splitlines()[-1]
+        .endswith("  Redaction of version 1 (u1) by bob: asked by Ada")
+    )
+
+
+def test_a_view_of_a_branch_that_nobody_wrote_on_says_so(turnlog: Turnlog, open_service: OpenService) -> None:
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.system("Be brief."))
+        sessions.append_message("s", Message.user("Look."), branch="orch")
+
+    assert "no message in the view is of the branch 'typo'" in turnlog("view", "s", "--branch", "typo").err
+    assert turnlog("view", "s", "--branch", "orch").err == ""
+    assert turnlog("view", "s", "--branch", "typo", "--json").err == ""
+
+
+def test_log_says_in_words_that_a_call_was_abandoned(turnlog: Turnlog, open_service: OpenService) -> None:
+    call = ToolCallPart(id="c2", name="pay", arguments="{}", awaiting=True)
+    with open_service() as sessions:
+        sessions.create("s")
+        sessions.append_message("s", Message.assistant([call]), event_id="asked")
+        sessions.abandon("s", "asked", "c2")
+
+    assert turnlog("log", "s").out.splitlines()[-1].endswith("  Call c2 of event asked was abandoned")

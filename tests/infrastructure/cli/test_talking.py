@@ -393,14 +393,12 @@ class _Terminal:
 
 
 @pytest.fixture
-def unanswered(
-    turnlog: Turnlog, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ScriptedServer]:
+def unanswered(turnlog: Turnlog, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> ScriptedServer:
     """The server, after a message was said in session `parcel 7` while none was to be reached."""
     with monkeypatch.context() as away:
         away.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
         turnlog("chat", "parcel 7", "-m", "Where is it?")
-    yield server
+    return server
 
 
 def test_a_chat_whose_model_fails_says_how_to_ask_again(

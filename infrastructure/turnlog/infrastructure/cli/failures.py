@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -102,6 +102,20 @@ class ForeignDatabaseError(StorageError):
     def __init__(self, path: Place) -> None:
         super().__init__(f"{str(path)!r} is a database that was not made by turnlog. Name another one.")
         self.path = path
+
+
+class UnknownApplicationError(StorageError):
+    """The database has no sessions of the application that was named for it."""
+
+    def __init__(self, place: Place, variable: str, named: str, known: Collection[str]) -> None:
+        has = (
+            f"It has those of {', '.join(sorted(known))}: name one of these" if known else "Name another one"
+        )
+        super().__init__(
+            f"{str(place)!r} has no sessions of an application {named!r}, which {variable} names. {has}, "
+            "or unset the variable."
+        )
+        self.place = place
 
 
 class UnusableDatabaseError(StorageError):

@@ -14,7 +14,7 @@ from turnlog.domain.errors import MissingExtraError
 from turnlog.infrastructure.cli.failures import (
     CommandUsageError,
     DatabaseNotFoundError,
-    ForeignDatabaseError,
+    UnknownApplicationError,
     UnreachableDatabaseError,
 )
 from turnlog.infrastructure.cli.settings import PostgresUrl
@@ -144,9 +144,9 @@ def _application(
     names = with_rows or with_events
     wanted = (os.environ.get(APPLICATION) or "").lower()
     if wanted:
-        names = {wanted} & (with_rows | with_events) or ({wanted} if create else set())
+        known, names = names, {wanted} & (with_rows | with_events) or ({wanted} if create else set())
         if not names:
-            raise ForeignDatabaseError(url)
+            raise UnknownApplicationError(url, APPLICATION, wanted, known)
     elif Sessions.name.lower() in names:
         names = {Sessions.name.lower()}
     if not names:

@@ -49,11 +49,17 @@ from turnlog.infrastructure.cli.wholeness import note_lost
 _ASKED = "@ask"
 """The id of the message that `--ask` adds to a view."""
 
+_NOT_LISTED = "not listed: turn marks, metadata, expiry, holds (lost events: `turnlog check`)"
+"""What a log says of versions that it does not show."""
+
 _TITLE = 16
 """Cells that a title gets at least."""
 
 _BESIDE = 28
-"""Cells of a line of sessions that are neither id nor title."""
+"""Cells of a line of sessions that are neither id, expiry nor title."""
+
+_EXPIRY = 12
+"""Cells of a line that the expiry takes."""
 
 
 def show_sessions(settings: Settings, *, principal: str | None, limit: int, before: str | None) -> int:
@@ -70,7 +76,7 @@ def show_sessions(settings: Settings, *, principal: str | None, limit: int, befo
     if not found:
         out.print(_no_sessions(settings, principal, before), soft_wrap=True)
         return Status.DONE
-    print_table(_sessions_table(rows, out.width if out.is_terminal else None))
+    print_table(sessions_table(rows, out.width if out.is_terminal else None))
     if len(found) > limit:
         out.print(f"There are more: --before {one_line(rows[-1].session_id)}", style="dim", soft_wrap=True)
     return Status.DONE
@@ -80,6 +86,7 @@ def show_log(settings: Settings, given: str, limit: int) -> int:
     """Show the newest events of a session, in order."""
     with database.reading(settings.database) as service:
         session_id = database.session_id(service, given)
+        newest = service.version(session_id)
         events = service.get_events(session_id, EventFilter(last_n=limit + 1))
         shown = events[-limit:]
         first = shown[0].version if len(events) > limit else 0
@@ -99,7 +106,16 @@ def show_log(settings: Settings, given: str, limit: int) -> int:
         out.print(event_line(event, out.width if out.is_terminal else None), soft_wrap=True)
     if any(event.archived for event in shown):
         out.print("· no longer in the view", style="dim")
+    if _has_gaps(shown, newest, is_whole=len(events) <= limit):
+        out.print(_NOT_LISTED, style="dim")
     return Status.DONE
+
+
+def _has_gaps(shown: Sequence[SessionEvent], newest: int, *, is_whole: bool) -> bool:
+    """Whether there are versions of which nothing is shown, but for the opening one, which says nothing."""
+    versions = [event.version for event in shown]
+    first = 0 if is_whole else versions[0] - 1
+    return newest - first > len(versions)
 
 
 def show_view(
@@ -120,6 +136,8 @@ def show_view(
         open_calls = service.awaited_calls(session_id, at_version=view.version)
         lost = SessionAudit(service).lost(session_id, after=view.version) if at is None else ()
     note_lost(session_id, lost)
+    if branch is not None and not settings.json and all(event.branch != branch for event in view.events):
+        note(f"no message in the view is of the branch {branch!r}; what every branch is told is shown")
     if ask is not None:
         view = _with_question(view, session_id, ask)
     match form:
@@ -210,24 +228,43 @@ def event_data(event: SessionEvent) -> dict[str, Any]:
     return data
 
 
-def _sessions_table(rows: Sequence[SessionRow], width: int | None) -> Table:
-    """The table in lines of this width: titles are cut, and ids folded where that is not enough."""
+def sessions_table(rows: Sequence[SessionRow], width: int | None) -> Table:
+    """The table in lines of this width: titles are cut, and ids folded where that is not enough.
+
+    The expiry is left out where it would take room that ids and titles need.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("SESSION", overflow="fold")
     table.add_column("CREATED (UTC)", no_wrap=True)
     table.add_column("MSGS", justify="right", no_wrap=True)
-    table.add_column("TITLE" if any(map(_title, rows)) else "", no_wrap=True)
+    has_titles = any(map(_title, rows))
     ids = max(cell_len(visible(row.session_id)) for row in rows)
-    room = None if width is None else max(_TITLE, width - ids - _BESIDE)
+    room = None if width is None else width - ids - _BESIDE
+    has_expiry = any(row.expires_at for row in rows)
+    if has_expiry and room is not None:
+        has_expiry = room >= _EXPIRY + _TITLE * has_titles
+        room -= _EXPIRY * has_expiry
+    if has_expiry:
+        table.add_column("EXPIRES", no_wrap=True)
+    table.add_column("TITLE" if has_titles else "", no_wrap=True)
+    now = datetime.now(UTC)
     for row in rows:
         title = _title(row)
         table.add_row(
             Text(visible(row.session_id), "cyan"),
             minute(row.created_at),
             f"{row.messages:,}",
-            Text(one_line(title) if room is None else one_line_of(title, room)),
+            *([_expiry(row, now)] if has_expiry else []),
+            Text(one_line(title) if room is None else one_line_of(title, max(_TITLE, room))),
         )
     return table
+
+
+def _expiry(row: SessionRow, now: datetime) -> str:
+    """The day on which it expires (UTC), if it does, or that this has passed."""
+    if row.expires_at is None:
+        return ""
+    return "expired" if row.expires_at <= now else minute(row.expires_at).partition(" ")[0]
 
 
 def _title(row: SessionRow) -> str:

@@ -73,13 +73,19 @@ def said(event: SessionEvent) -> str:
     if event.message:
         return f"{branch}{'(summary) ' if event.synthetic else ''}{event_text(event)}"
     payload = json.dumps(event.payload or {}, ensure_ascii=False)
-    return branch + (_recorded(event) or f"{event.type} {payload}")
+    return branch + (_in_words(event) or f"{event.type} {payload}")
 
 
-def _recorded(event: SessionEvent) -> str | None:
-    """What was recorded of a call of a model, in words; None for any other event."""
+def _in_words(event: SessionEvent) -> str | None:
+    """What an event of turnlog's own types says; None for one of an application."""
     about = event.payload or {}
     match event.type:
+        case "REDACTION":
+            named = f" ({about['event_id']})" if "event_id" in about else ""
+            what = f"version {about.get('version')}{named}"
+            return f"Redaction of {what} by {about.get('by')}: {about.get('reason')}"
+        case "CALL_ABANDONED":
+            return f"Call {about.get('call_id')} of event {about.get('event_id')} was abandoned"
         case "PROMPT_CONTENT":
             return "(recorded) system text or tools of prompts"
         case "PROMPT_RENDERED":

@@ -41,7 +41,11 @@ def sessions(
 def log(
     context: typer.Context, session: SessionId, limit: Limit = 50, db: Database = None, as_json: Json = False
 ) -> int:
-    """Show the newest events of a session, covered ones included."""
+    """Show the newest events of a session, covered ones included.
+
+    Turn marks, metadata, expiry and holds have a version too, and are not
+    listed; `turnlog check` names events that were lost.
+    """
     from turnlog.infrastructure.cli.reading import show_log
 
     return show_log(settings_of(context, db, as_json), session, limit)
