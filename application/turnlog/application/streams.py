@@ -249,7 +249,7 @@ class SessionStreams:
         upto: int | None = None,
         backwards: bool = False,
     ) -> Iterator[SessionEvent]:
-        """The entries behind `after`, read page by page; what stands in front of an unreadable one is given."""
+        """The entries behind `after`, page by page; what stands in front of an unreadable one is given."""
         for events in self._pages(aggregate_id, after, upto, backwards):
             for event in events:
                 with storage_errors():

@@ -223,3 +223,13 @@ def test_a_message_can_be_named_by_its_version(turnlog: Turnlog, imported: str) 
 
 def test_a_version_that_the_session_has_not_reached_names_no_message(turnlog: Turnlog, imported: str) -> None:
     assert turnlog("audit", "explain", imported, 99_999).status == 3
+
+
+@pytest.mark.parametrize("arguments", [("explain", SID, "rule"), ("lineage", SID)])
+def test_a_pipe_gets_lines_whole(
+    turnlog: Turnlog, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    narrow = turnlog("audit", *arguments).out
+    monkeypatch.setenv("COLUMNS", "300")
+    assert turnlog("audit", *arguments).out == narrow

@@ -31,12 +31,16 @@ class _Console(Console):
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
     """A console that takes every text as it is: no markup, no emoji names, no highlighting.
 
-    With NO_COLOR it writes no escape sequences at all, neither for dim nor for bold text.
+    With NO_COLOR it writes no escape sequences at all, neither for dim nor for bold text. What is no terminal
+    gets every line whole.
     """
     system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    return _Console(
+    made = _Console(
         stderr=stderr, width=width, markup=False, emoji=False, highlight=False, color_system=system
     )
+    if width is None and not made.is_terminal:
+        made.width = _UNBOUNDED
+    return made
 
 
 def print_table(table: Table) -> None:
@@ -45,9 +49,8 @@ def print_table(table: Table) -> None:
     if out.is_terminal:
         out.print(table)
         return
-    wide = console(width=_UNBOUNDED)
-    with wide.capture() as captured:
-        wide.print(table)
+    with out.capture() as captured:
+        out.print(table)
     for line in captured.get().splitlines():
         print(line.rstrip())
 
