@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from tests.support.conformance_stores import NoTokens
 
 from turnlog.application import SessionService
 from turnlog.application.audit import SessionAudit
-from turnlog.domain import ErasureTargetError, Message, StorageError, UnreadableEventError
+from turnlog.domain import ErasureTargetError, Message, UnreadableEventError
+from turnlog.domain.events import SessionDeleted
 from turnlog.domain.ids import aggregate_id
 from turnlog.infrastructure.cli.app import run
 
@@ -81,6 +81,12 @@ def change(service: SessionService, statement: str, name: str = "alpha", version
 DELETE = "DELETE FROM {table}"
 
 
+def stored(service: SessionService, name: str) -> bytes:
+    """All that is stored of the session."""
+    found = service.app.recorder.select_events(aggregate_id(name))
+    return b"".join(event.state for event in found if event.topic != SessionDeleted.TOPIC)
+
+
 def test_a_sweep_erases_all_else_and_tells_of_it(sessions: SessionService) -> None:
     change(sessions, DELETE)
     for _ in range(2):
@@ -126,23 +132,86 @@ def test_it_is_carried_out_when_the_event_is_back(sessions: SessionService) -> N
     assert sessions.get_event("alpha", "m0").redacted
 
 
-def test_a_redaction_that_is_gone_itself_keeps_nothing_waiting(sessions: SessionService) -> None:
-    with suppress(StorageError):
-        sessions.list_sessions()
+@pytest.mark.parametrize("sessions", ["sqlalchemy on sqlite", "sqlalchemy on postgres"], indirect=True)
+def test_a_redaction_that_is_gone_itself_is_not_known_of(sessions: SessionService) -> None:
     change(sessions, DELETE, version=3)
     assert sessions.sweep().pending == 0
     assert sessions.get_event("beta", "m0").redacted
 
 
-@pytest.mark.parametrize("sessions", ["sqlite"], indirect=True)
-def test_neither_does_a_tombstone_that_is_gone(sessions: SessionService) -> None:
+CATCHING_UP = pytest.mark.parametrize("sessions", ["sqlite", "postgres"], indirect=True)
+MOVE = "UPDATE {table} SET originator_version = "
+
+
+@CATCHING_UP
+@pytest.mark.parametrize("deletes", [False, True])
+def test_what_asks_for_it_is_waited_for_until_it_is_back(sessions: SessionService, deletes: bool) -> None:
+    version = 3 + deletes
+    if deletes:
+        undone(sessions, lambda: sessions.delete("alpha"))
+    sessions.list_sessions()
+    change(sessions, f"{MOVE} 77", version=version)
+    for _ in range(2):
+        swept = sessions.sweep()
+        assert swept.pending == 1
+        (failure,) = swept.failures
+        assert isinstance(failure, ErasureTargetError)
+        assert failure.version == version
+    assert sessions.get_event("beta", "m0").redacted
+    change(sessions, f"{MOVE} {version}", version=77)
+    assert sessions.sweep().pending == 0
+    assert b"heron 0" not in stored(sessions, "alpha")
+
+
+@CATCHING_UP
+def test_a_redaction_that_is_gone_is_waited_for_until_the_session_is_deleted(
+    sessions: SessionService,
+) -> None:
+    sessions.list_sessions()
+    change(sessions, DELETE, version=3)
+    assert sessions.sweep().pending == 1
+    assert sessions.delete("alpha").erasure == "done"
+    assert (sessions.sweep().pending, b"heron" in stored(sessions, "alpha")) == (0, False)
+
+
+@CATCHING_UP
+def test_a_session_that_is_deleted_and_kept_in_its_place_is_kept(sessions: SessionService) -> None:
     undone(sessions, lambda: sessions.delete("alpha"))
     sessions.list_sessions()
     change(sessions, DELETE, version=4)
+    assert sessions.delete("alpha", erase=False).version == 4
+    assert sessions.sweep().pending == 1
+    assert b"heron 1" in stored(sessions, "alpha")
+
+
+@CATCHING_UP
+def test_a_tombstone_that_cannot_be_read_keeps_no_redaction_waiting(sessions: SessionService) -> None:
+    undone(sessions, lambda: sessions.delete("alpha"))
+    sessions.list_sessions()
+    change(sessions, "UPDATE {table} SET state = '\\x00'", version=4)
     (failure,) = sessions.sweep().failures
-    assert isinstance(failure, ErasureTargetError)
-    assert failure.version == 4
-    assert sessions.get_event("beta", "m0").redacted
+    assert isinstance(failure, UnreadableEventError)
+    found = stored(sessions, "alpha")
+    assert (b"heron 0" in found, b"heron 1" in found) == (False, True)
+
+
+@CATCHING_UP
+def test_a_session_that_was_lost_as_a_whole_is_deleted_again(sessions: SessionService) -> None:
+    for again in ("first", "second"):
+        sessions.delete("alpha")
+        sessions.append_message("beta", Message.user("behind it"))
+        sessions.list_sessions()
+        for version in range(9):
+            change(sessions, DELETE, version=version)
+        sessions.create("alpha")
+        sessions.append_events("alpha", [Message.user("secret")] * 4)
+        sessions.append_message("alpha", Message.user("crane"), event_id=again)
+        assert sessions.redact("alpha", again, **WHY).erasure == "done"
+        assert {one.session_id for one in sessions.list_sessions()} == {"alpha", "beta"}
+    assert sessions.delete("alpha").erasure == "done"
+    assert (sessions.sweep().pending, b"secret" in stored(sessions, "alpha")) == (0, False)
+    assert [one.session_id for one in sessions.list_sessions()] == ["beta"]
+    assert sessions.redact("beta", "m1", **WHY).erasure == "done"
 
 
 @pytest.mark.parametrize("sessions", ["sqlite"], indirect=True)

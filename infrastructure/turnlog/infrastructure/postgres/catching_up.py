@@ -22,7 +22,7 @@ from turnlog.application.erasing import gathered
 from turnlog.application.projections.errors import LOST, ReadModelOutdatedError
 from turnlog.application.storage import unlocked
 from turnlog.application.stored_events import event_of, is_of_newer_version, require_rows
-from turnlog.domain.errors import StorageError, UnreadableEventError
+from turnlog.domain.errors import ErasureTargetError, StorageError, UnreadableEventError
 from turnlog.domain.events import (
     ContentRedacted,
     EventErased,
@@ -75,9 +75,9 @@ _IN_FRONT: Final[LiteralString] = """
 COUNT_MESSAGE: Final[LiteralString] = "UPDATE {sessions} SET messages = messages + 1 WHERE aggregate_id = %s"
 
 _DUE: Final[LiteralString] = """
-    SELECT stored.* FROM {due} JOIN {events} AS stored
+    SELECT stored.*, version FROM {due} LEFT JOIN {events} AS stored
         ON stored.originator_id = {due}.aggregate_id::{id_type} AND originator_version = {due}.version
-    WHERE aggregate_id = %s ORDER BY originator_version DESC
+    WHERE aggregate_id = %s ORDER BY version DESC
 """
 
 _CARRIED_OUT: Final[LiteralString] = "DELETE FROM {due} WHERE aggregate_id = %s AND version <> ALL (%s)"
@@ -87,9 +87,16 @@ _logger = logging.getLogger("turnlog")
 _REMEMBER: Final[LiteralString] = "INSERT INTO {due} VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
+_KNOWN: Final[LiteralString] = """
+    SELECT aggregate_id, false AS ended FROM {sessions} WHERE aggregate_id = ANY (%(ids)s::uuid[])
+    UNION ALL SELECT aggregate_id, true FROM {ended} WHERE aggregate_id = ANY (%(ids)s::uuid[])
+"""
+
 _FORGET: Final[LiteralString] = """
     WITH former AS (
-        DELETE FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[]) RETURNING position
+        DELETE FROM {sessions} WHERE aggregate_id = ANY (%(ids)s::uuid[]) RETURNING position
+    ), ended AS (
+        DELETE FROM {ended} WHERE aggregate_id = ANY (%(ids)s::uuid[])
     ), described AS (
         DELETE FROM {metadata} AS held USING former WHERE held.position = former.position
         RETURNING held.position, hashes
@@ -164,12 +171,16 @@ class CaughtUpRows:
         failures: list[StorageError] = []
         left: list[int] = []
         for row in cursor.execute(self.tables.sql(_DUE), (aggregate_id,)).fetchall():
-            left.append(row["originator_version"])
+            left.append(row["version"])
             with gathered(failures):
+                if row["originator_id"] is None:
+                    raise ErasureTargetError(aggregate_id.hex, row["version"])
                 overwrite(cursor, self.tables, self._index, self.mapper, stored_event(row))
                 left.pop()
-            if row["topic"] == SessionDeleted.TOPIC:
-                break  # redactions in front of it are stubs now
+                if row["topic"] == SessionDeleted.TOPIC:  # all else that was asked for is done with it
+                    left.clear()
+                    failures.clear()
+                    break
         cursor.execute(self.tables.sql(_CARRIED_OUT), (aggregate_id, left))
         return failures
 
@@ -245,13 +256,11 @@ def apply(cursor: Cursor[DictRow], names: tables.Tables, events: Sequence[Stream
     """
     told = [event for event in events if not isinstance(event, EventErased)]
     opened = {as_uuid(event.originator_id) for event in told if isinstance(event, SessionOpened)}
-    rows = cursor.execute(
-        names.sql("SELECT aggregate_id FROM {sessions} WHERE aggregate_id = ANY (%s::uuid[])"),
-        (list({as_uuid(event.originator_id) for event in told}),),
-    )
-    held = {row["aggregate_id"] for row in rows.fetchall()}
-    if again := opened & held:
-        cursor.execute(names.sql(_FORGET), (list(again),))
+    streams = {"ids": list({as_uuid(event.originator_id) for event in told})}
+    rows = cursor.execute(names.sql(_KNOWN), streams).fetchall()
+    held = {row["aggregate_id"] for row in rows if not row["ended"]}
+    if again := opened.intersection(row["aggregate_id"] for row in rows):
+        cursor.execute(names.sql(_FORGET), {"ids": list(again)})
     stored = [event for event in told if as_uuid(event.originator_id) in opened | held]
     changes = changes_of(stored, are_new=False)
     if changes:
@@ -322,13 +331,19 @@ def overwrite(
     mapper: Mapper[Any],
     stored: StoredEvent,
 ) -> None:
-    """Put what this tombstone or redaction asks for over events in front of it."""
-    event = event_of(mapper, stored)
-    if isinstance(event, (SessionDeleted, ContentRedacted)):
-        vars(event)["originator_id"] = stored.originator_id
+    """Put what this tombstone or redaction asks for over events in front of it.
+
+    Raises `ErasureTargetError` where another event stands in its place, `UnreadableEventError`.
+    """
+    event, aggregate_id = event_of(mapper, stored), as_uuid(stored.originator_id)
+    if not isinstance(event, (SessionDeleted, ContentRedacted)) or not _asks_for_erasure(event):
+        raise ErasureTargetError(aggregate_id.hex, stored.originator_version)
+    vars(event)["originator_id"] = stored.originator_id
     if isinstance(event, SessionDeleted):
+        # The log may have lost the session as a whole since it was deleted before.
+        cursor.execute(names.sql("DELETE FROM {erasures} WHERE aggregate_id = %s"), (aggregate_id,))
         eraser.prepare(mapper, event, [stored])[1].execute(cursor, names)
-    elif isinstance(event, ContentRedacted):
+    else:
         redact(cursor, names, index, mapper, [eraser.Rewrite(event)])
 
 

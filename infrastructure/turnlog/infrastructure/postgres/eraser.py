@@ -155,7 +155,8 @@ class Rewrite:
         cursor.execute(
             tables.sql(
                 "INSERT INTO {redactions} (aggregate_id, version, transaction) "
-                "VALUES (%s, %s, pg_current_xact_id()::xid)"
+                "VALUES (%s, %s, pg_current_xact_id()::xid) ON CONFLICT (aggregate_id, version) "
+                "DO UPDATE SET pending = true, transaction = excluded.transaction"
             ),
             (as_uuid(redaction.originator_id), redaction.originator_version),
         )

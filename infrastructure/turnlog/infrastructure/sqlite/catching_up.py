@@ -119,12 +119,14 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         cursor.execute("SELECT version FROM turnlog_erasures WHERE originator_id = ?", (stored_id,))
         version = cursor.fetchone()[0]
         tombstone = self._event_at(cursor, stored_id, version)
-        if not isinstance(tombstone, SessionDeleted):
+        if not isinstance(tombstone, SessionDeleted) or tombstone.keeps_content:
             raise ErasureTargetError(UUID(stored_id).hex, version)
         if self.index is not None:
             self.index.remove(cursor, as_uuid(tombstone.originator_id), rewrite=False)
         eraser.overwrite(cursor, self._events, self._mapper, tombstone)
         eraser.change_state(cursor, [stored_id], pending)
+        due = [place for place in eraser.redacted_with_state(cursor, eraser.DUE) if place[0] == stored_id]
+        eraser.change_redactions(cursor, due, eraser.COPIES)  # with the session their contents are stubs
 
     def overwrite_content(self, cursor: SQLiteCursor, stored_id: str, version: int, *, anew: bool) -> None:
         """Put its marker over the content that the redaction at this version names.
@@ -132,9 +134,8 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         Raises `ErasureTargetError` and `UnreadableEventError` before anything is changed.
         """
         redaction = self._event_at(cursor, stored_id, version)
-        if not isinstance(redaction, ContentRedacted):  # the session was deleted since
-            eraser.change_redactions(cursor, [(stored_id, version)], eraser.COPIES)
-            return
+        if not isinstance(redaction, ContentRedacted):
+            raise ErasureTargetError(UUID(stored_id).hex, version)
         eraser.named_by(redaction, cursor, self._events, self._mapper)  # before the index is told
         if self.index is not None:
             aggregate_id = as_uuid(redaction.originator_id)

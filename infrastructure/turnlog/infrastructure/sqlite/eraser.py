@@ -101,7 +101,8 @@ def remember(cursor: SQLiteCursor, tombstone: SessionDeleted, pending: int = COP
     at = (tombstone.timestamp - _EPOCH) // _MICROSECOND
     cursor.execute(
         "INSERT INTO turnlog_erasures (originator_id, deleted_at, version, pending) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (originator_id) DO UPDATE SET pending = excluded.pending",
+        "ON CONFLICT (originator_id) DO UPDATE SET "
+        "deleted_at = excluded.deleted_at, version = excluded.version, pending = excluded.pending",
         (stored_form(tombstone.originator_id), at, tombstone.originator_version, pending),
     )
 
