@@ -100,6 +100,57 @@ class CaughtUpRows(SQLiteTrackingRecorder):
         for table in (*directory.TABLES, *(["turnlog_recall_mark"] if self.index is not None else [])):
             cursor.execute(f"DELETE FROM {table}")  # noqa: S608 - one of these
 
+    def begin_anew(self, cursor: SQLiteCursor) -> None:
+        """Let all be caught up with from the beginning. What is to be erased stays known."""
+        _logger.warning(
+            "The log had lost its newest events when others were written, so rows about sessions are made "
+            "anew: `turnlog check` says what is gone."
+        )
+        cursor.execute("DELETE FROM tracking WHERE application_name = ?", (TRACKED_AS,))
+        self._begin(cursor)
+
+    def _has_lost_its_place(self, cursor: SQLiteCursor, reached: int, newest: int) -> bool:
+        """Whether events were written at row ids that the rows are past: SQLite gives those of the newest
+        events again once these are lost.
+
+        Where nothing was written since, the rows stay: they tell what is gone.
+        """
+        if reached <= newest:
+            return False
+        cursor.execute(
+            "SELECT originator_id, originator_version, topic, state "  # noqa: S608 - the recorder's table
+            f"FROM {self._events} WHERE substr(topic, 1, ?) = ? AND topic <> ? ORDER BY rowid DESC LIMIT 1",
+            (len(OUR_TOPICS), OUR_TOPICS, EventIdTaken.TOPIC),
+        )
+        row = cursor.fetchone()
+        event = None
+        with suppress(UnreadableEventError):
+            event = None if row is None else self._event(row)
+        return event is not None and not directory.is_past(cursor, event)
+
+    def misses(
+        self, cursor: SQLiteCursor, deleted: Iterable[str], redacted: Iterable[tuple[str, int]]
+    ) -> bool:
+        """Whether the rows do not know of one of these, whose content still stands in the log.
+
+        Raises `ErasureTargetError` and `UnreadableEventError`.
+        """
+        for stored_id in set(deleted).difference(eraser.with_state(cursor, eraser.DUE)):
+            cursor.execute(
+                f"SELECT 1 FROM {self._events} "  # noqa: S608 - the recorder's table
+                "WHERE originator_id = ? AND topic NOT IN (?, ?) LIMIT 1",
+                (stored_id, EventErased.TOPIC, SessionDeleted.TOPIC),
+            )
+            if cursor.fetchone() is not None:
+                return True
+        for stored_id, version in set(redacted).difference(eraser.redacted_with_state(cursor, eraser.DUE)):
+            redaction = self._event_at(cursor, stored_id, version)
+            if isinstance(redaction, ContentRedacted):
+                _, target = eraser.named_by(redaction, cursor, self._events, self._mapper)
+                if not target.is_redacted:
+                    return True
+        return False
+
     def catch_up(self, *, index: bool = False) -> None:
         """Apply what is missing, in the index too if that is asked for."""
         while self._is_behind(index):
@@ -231,7 +282,8 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def _is_behind(self, index: bool) -> bool:
         with storage_errors(), self.datastore.transaction(commit=False) as cursor:
             newest = self._newest(cursor)
-            if (self._max_tracking_id(TRACKED_AS, cursor) or 0) < newest:
+            reached = self._max_tracking_id(TRACKED_AS, cursor) or 0
+            if reached < newest or self._has_lost_its_place(cursor, reached, newest):
                 return True
             return index and self.index is not None and self.index.is_due(cursor, newest)
 
@@ -254,6 +306,9 @@ class CaughtUpRows(SQLiteTrackingRecorder):
     def _apply_page(self, cursor: SQLiteCursor) -> bool:
         """Apply the next events; whether there may be more."""
         reached = self._max_tracking_id(TRACKED_AS, cursor) or 0
+        if self._has_lost_its_place(cursor, reached, self._newest(cursor)):
+            self.begin_anew(cursor)
+            reached = 0
         page = self._page(cursor, reached)
         if not page:
             return False

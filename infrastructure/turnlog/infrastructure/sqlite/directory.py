@@ -27,6 +27,7 @@ from turnlog.domain.events import (
     SessionDeleted,
     SessionOpened,
     StreamEvent,
+    as_uuid,
 )
 from turnlog.domain.ids import is_utf8
 from turnlog.domain.json_text import from_json_text, sorted_json_text
@@ -250,6 +251,15 @@ def insert_erased(cursor: SQLiteCursor, aggregate_id: UUID, erased: EventErased)
         "version, head, messages, deleted) VALUES (?, '', '', ?, ?, 0, '', 0, 1) ON CONFLICT DO NOTHING",
         (aggregate_id.bytes, opened_at, opened_at),
     )
+
+
+def is_past(cursor: SQLiteCursor, event: StreamEvent) -> bool:
+    """Whether the row of its session tells of this event, or of later ones."""
+    cursor.execute(
+        "SELECT 1 FROM turnlog_sessions WHERE aggregate_id = ? AND modified_at >= ?",
+        (as_uuid(event.originator_id).bytes, _micros(event.timestamp)),
+    )
+    return cursor.fetchone() is not None
 
 
 def count_message(cursor: SQLiteCursor, aggregate_id: UUID) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
 
@@ -93,7 +93,7 @@ class PlainSqliteEraser(eraser.SqliteEraser):
         return 0
 
     def _carry_out(
-        self, deleted: Iterable[str], redacted: Iterable[tuple[str, int]]
+        self, deleted: Sequence[str], redacted: Sequence[tuple[str, int]]
     ) -> Sequence[StorageError]:
         """Overwrite what is due of these deletions and redactions; why that cannot be done for some."""
 
@@ -101,6 +101,9 @@ class PlainSqliteEraser(eraser.SqliteEraser):
             failures: list[StorageError] = []
             with writing(self._datastore) as cursor:
                 self._rows.catch_up_within(cursor)
+                if self._rows.misses(cursor, deleted, redacted):
+                    self._rows.begin_anew(cursor)
+                    self._rows.catch_up_within(cursor)
                 for stored_id in set(deleted).intersection(eraser.with_state(cursor, eraser.DUE)):
                     pending = eraser.ANEW if self._is_in_the_first_page(cursor, stored_id) else eraser.COPIES
                     with gathered(failures):
