@@ -46,7 +46,7 @@ def turnlog(*arguments: object, env: Mapping[str, str]) -> subprocess.CompletedP
 def on_a_terminal(*arguments: object, env: Mapping[str, str]) -> str:
     """What the command prints when stdout and stderr are a terminal of 80 columns."""
     ours, theirs = pty.openpty()
-    size = {**env, "COLUMNS": "80", "LINES": "24"}
+    size = {"COLUMNS": "80", "LINES": "24", **env}
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)], env=size, stdout=theirs, stderr=theirs
     ) as process:
@@ -170,6 +170,17 @@ def test_a_terminal_shows_the_text_around_a_hit(environment: dict[str, str], tmp
 
     assert "before the parcel after" in printed[1]
     assert len(printed) <= 4
+
+
+def test_a_terminal_that_says_nothing_of_its_size_shows_errors(environment: dict[str, str]) -> None:
+    environment["COLUMNS"] = "0"
+    assert "There is no database" in on_a_terminal("view", "nobody", env=environment)
+
+
+def test_colors_that_are_forced_cut_no_line_of_a_pipe(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["FORCE_COLOR"] = "1"
+    environment["TURNLOG_DB"] = str(tmp_path / ("far" * 60) / "turnlog.db")
+    assert environment["TURNLOG_DB"] in turnlog("view", "nobody", env=environment).stderr
 
 
 def test_a_pipe_gets_whole_lines(environment: Mapping[str, str]) -> None:

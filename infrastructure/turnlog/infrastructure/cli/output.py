@@ -17,6 +17,7 @@ from turnlog.infrastructure.visible import STEERING
 from turnlog.infrastructure.visible import visible as visible
 
 _UNBOUNDED = 1_000_000
+_USUAL = 80
 
 _HIDDEN_IN_JSON = re.compile(f"[{STEERING}]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -38,8 +39,10 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
     made = _Console(
         stderr=stderr, width=width, markup=False, emoji=False, highlight=False, color_system=system
     )
-    if width is None and not made.is_terminal:
+    if width is None and not made.file.isatty():  # colors that are forced make no terminal
         made.width = _UNBOUNDED
+    elif made.width < 1:  # a terminal that says nothing of its size
+        made.width = _USUAL
     return made
 
 
