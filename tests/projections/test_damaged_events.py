@@ -88,7 +88,7 @@ def test_metadata_that_cannot_be_read_name_no_owner(database: Database) -> None:
         sessions.update_metadata("beta", {"user.name": "bob"})
     database.put_state(2, DAMAGED)
     with database.service() as sessions:
-        with pytest.raises(UnreadableEventError):
+        with pytest.raises(SessionNotFoundError):
             sessions.scoped_to("ada").delete("beta")
         sessions.delete("beta")
 

@@ -172,6 +172,15 @@ def test_a_terminal_shows_the_text_around_a_hit(environment: dict[str, str], tmp
     assert len(printed) <= 4
 
 
+def test_errors_break_between_words_on_a_terminal_and_nowhere_in_a_pipe(environment: dict[str, str]) -> None:
+    environment.update({"TURNLOG_DB": "no.db", "COLUMNS": "30"})
+    whole = turnlog("view", "nobody", env=environment).stderr
+    assert whole.count("\n") == 1
+    lines = on_a_terminal("view", "nobody", env=environment).splitlines()
+    assert max(map(len, lines)) <= 30
+    assert " ".join(map(str.strip, lines)) == whole.strip()
+
+
 def test_a_terminal_that_says_nothing_of_its_size_shows_errors(environment: dict[str, str]) -> None:
     environment["COLUMNS"] = "0"
     assert "There is no database" in on_a_terminal("view", "nobody", env=environment)

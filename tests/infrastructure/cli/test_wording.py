@@ -174,17 +174,5 @@ def test_help_says_that_status_1_is_also_that_of_a_check(turnlog: Turnlog) -> No
     assert "1 nothing found, nothing to do, or something is wrong" in " ".join(turnlog("--help").out.split())
 
 
-def test_errors_break_between_words_on_a_terminal_and_nowhere_in_a_pipe(
-    turnlog: Turnlog, one: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = turnlog("view", "nobody").err
-    assert whole.count("\n") == 1
-    monkeypatch.setenv("COLUMNS", "30")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    lines = turnlog("view", "nobody").err.splitlines()
-    assert max(map(len, lines)) <= 30
-    assert " ".join(map(str.strip, lines)) == whole.strip()
-
-
 def test_a_rebuild_of_no_time_says_none(turnlog: Turnlog, one: Path) -> None:
     assert turnlog("rebuild").err == ""
