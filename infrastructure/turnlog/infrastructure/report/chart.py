@@ -183,10 +183,15 @@ def _round_step(most: int, lines: int = 3) -> int:
 
 
 def _round_versions(head: int) -> list[int]:
+    """Versions to be named below the curve, each once: round ones, and the newest.
+
+    >>> _round_versions(4), _round_versions(0)
+    ([0, 1, 2, 3, 4], [0])
+    """
     step = _round_step(head, 6)
-    return [version for version in range(0, head + 1, step) if head - version >= step // 2 or not version] + (
-        [head] if head else []
-    )
+    return [version for version in range(0, head, step) if head - version >= step // 2 or not version] + [
+        head
+    ]
 
 
 def _boundary_ticks(measures: Measures) -> tuple[Tick, ...]:
