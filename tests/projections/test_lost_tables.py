@@ -10,6 +10,7 @@ from tests.projections.activity import turn
 from tests.projections.databases import DATABASES, Database, SqliteFile
 from tests.projections.test_commands import Turnlog, turnlog
 
+from turnlog.application import SessionService
 from turnlog.application.projections import MaterialisedViews
 from turnlog.domain.errors import StorageError
 from turnlog.domain.messages import Message
@@ -72,6 +73,14 @@ def tracking_of_view(database: Database) -> str:
     return "tracking" if isinstance(database, SqliteFile) else "turnlog_view_tracking"
 
 
+def assert_followed(database: Database, sessions: SessionService) -> None:
+    """The materialised view catches up, and is the one that the session has."""
+    with database.view_store() as store:
+        views = MaterialisedViews(sessions, store)
+        views.catch_up()
+        assert views.view("parcel") == sessions.view("parcel")
+
+
 @pytest.mark.parametrize("keeps_rows", [True, False])
 def test_a_view_is_not_put_behind_itself_where_its_position_is_gone(
     database: Database, turnlog: Turnlog, capsys: pytest.CaptureFixture[str], keeps_rows: bool
@@ -80,18 +89,14 @@ def test_a_view_is_not_put_behind_itself_where_its_position_is_gone(
     with database.service(None if keeps_rows else database.plain_recorder) as sessions:
         sessions.create("parcel")
         turn(sessions, "parcel")
-        with database.view_store() as store:
-            MaterialisedViews(sessions, store).catch_up()
+        assert_followed(database, sessions)
         database.change(f"DROP TABLE {tracking}")
         assert turnlog("check", "--json") == 1
         differences = json.loads(capsys.readouterr().out)["differences"]
         assert ("view", f"its table {tracking} is gone: run `turnlog rebuild view`") in [
             (one["model"], one["detail"]) for one in differences
         ]
-        with database.view_store() as store:
-            views = MaterialisedViews(sessions, store)
-            views.catch_up()
-            assert views.view("parcel") == sessions.view("parcel")
+        assert_followed(database, sessions)
     assert turnlog("check") == 0
 
 
@@ -103,15 +108,11 @@ def test_a_rebuild_makes_the_position_of_the_view_anew(
     with database.service(None if keeps_rows else database.plain_recorder) as sessions:
         sessions.create("parcel")
         turn(sessions, "parcel")
-        with database.view_store() as store:
-            MaterialisedViews(sessions, store).catch_up()
+        assert_followed(database, sessions)
         database.change(f"DROP TABLE {tracking}")
         assert turnlog("rebuild", "view") == 0
         turn(sessions, "parcel")
-        with database.view_store() as store:
-            views = MaterialisedViews(sessions, store)
-            views.catch_up()
-            assert views.view("parcel") == sessions.view("parcel")
+        assert_followed(database, sessions)
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,14 @@ _STORES: Final = {
         "SqliteFollowerStore and SqliteViewStore of turnlog.infrastructure.sqlite",
     ),
 }
-"""By persistence module, what the framework asserts of a class that is named; and which of ours are that.
-
-The environment of an application answers for the names of variables that begin with its name, too."""
+"""By persistence module, what the framework asserts of a class that is named; and which of ours are that."""
 
 
 def setting(env: Mapping[str, str], name: str, default: str) -> Any:
-    """What the variable names, else what the default does. Raises `InvalidSettingError`."""
+    """What the variable names, else what the default does. Raises `InvalidSettingError`.
+
+    The environment of an application answers for variables that begin with its name, too.
+    """
     try:
         return resolve_topic(env.get(name) or default)
     except TopicError as error:
